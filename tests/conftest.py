@@ -1,4 +1,4 @@
-"""One Spark session for each process of a run, and the order: what needs no JVM runs first."""
+"""One Spark session for each process of a run, and the order of tests: those that need no JVM run first."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.conf import RuntimeConfig
 
-pytest.register_assert_rewrite("lakekeeper.testing")  # before any test imports a part of a contract by itself
+pytest.register_assert_rewrite("lakekeeper.testing")  # before a test imports a part of a contract by itself
 _numbers = itertools.count()
 _OFTEN = (
     "BytesToString", "Encoders", "PythonErrorUtils", "PythonSQLUtils", "PythonUtils", "functions",
     "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin", "org.apache.spark.sql.classic.SparkSession",
     "org.apache.spark.sql.functions",
 )  # fmt: skip
-"""Classes that PySpark asks Java for at every step, and Java looks into all jars for the short names each time."""
+"""Classes that PySpark looks up in Java at every step; Java searches all jars for the short names each time."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("daily", max_examples=fewer(settings().max_examples))
     settings.load_profile("daily")
     if hasattr(config.option, "loadscopereorder"):
-        config.option.loadscopereorder = False  # the order of the modules is ours, see `_longest_first`
+        config.option.loadscopereorder = False  # `_longest_first` orders the modules
 
 
 def pytest_report_header() -> str:
@@ -42,9 +42,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """No-JVM tests first, slow ones last, deep ones only where asked for; within a tier the order stays.
+    """No-JVM tests first, slow ones last, deep ones only on request; within a tier the order stays.
 
-    A process of several takes modules instead, the longest first.
+    A worker process takes whole modules instead, the longest first.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _part(item: pytest.Item) -> str:
-    """The class in which a test is written, which may be a base of the one it is run for."""
+    """The class that defines a test, which may be a base of the class for which it runs."""
     return str(getattr(getattr(item, "function", None), "__qualname__", "")).partition(".")[0]
 
 
@@ -72,7 +72,7 @@ def _tier(item: pytest.Item) -> tuple[bool, bool]:
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
-    """Sort modules by a rough guess of their time: the short ones at the end keep all processes busy up to it."""
+    """Sort modules by a rough guess of their time: short ones at the end keep all processes busy until then."""
     guess: Counter[Path] = Counter()
     for item in items:
         slow = item.get_closest_marker("slow") is not None
@@ -82,7 +82,7 @@ def _longest_first(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of everything that the session's catalogs write."""
+    """The directory to which the session's catalogs write."""
     return tmp_path_factory.mktemp("warehouse")
 
 
@@ -104,9 +104,9 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
         master="local[2]",
         small_data=True,
     )
-    # Rivals of the tests are done when they return: no commit has to wait for a next statement of theirs.
+    # Concurrent writers of the tests are done when they return: no commit has to wait for their next statement.
     session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
-    # Tables of tests are seconds old: at so many queries an hour, what overlaps has cost its readers enough by then.
+    # Tables of tests are seconds old: at this query rate, overlap has already cost readers enough for a merge.
     session.conf.set("spark.lakekeeper.queries-per-hour", "100000000")
     view: Any = session._jvm
     for name in _OFTEN:
@@ -122,7 +122,7 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["by columns", "by rows"])
 def merged_by(request: pytest.FixtureRequest) -> None:
-    """Which path merges the tables that both can merge."""
+    """The path that merges tables which both paths can merge."""
     if request.param == "by columns":
         request.getfixturevalue("on_local_disk")
 
@@ -163,7 +163,7 @@ def _run_no_process_for_each_file(spark: SparkSession) -> None:
 
 @pytest.fixture
 def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
-    """The session's confs; they are as before after the test."""
+    """The session's confs, which are restored after the test."""
     before = all_confs(spark)
     yield spark.conf
     after = all_confs(spark)
@@ -176,7 +176,7 @@ def confs(spark: SparkSession) -> Iterator[RuntimeConfig]:
 
 @pytest.fixture
 def quick_confs(spark: SparkSession) -> dict[str, str]:
-    """Confs of the session by which a Spark of another process starts and compiles as little as this one."""
+    """Confs of the session that keep startup and code generation of a Spark in another process as small as here."""
     names = (
         "spark.driver.extraJavaOptions",
         "spark.sql.shuffle.partitions",
@@ -189,7 +189,7 @@ def quick_confs(spark: SparkSession) -> dict[str, str]:
 
 @pytest.fixture
 def tmp_table_path(tmp_path: Path) -> Path:
-    """Where a table may be made; does not exist yet."""
+    """A path for a table; it does not exist yet."""
     return tmp_path / "table"
 
 

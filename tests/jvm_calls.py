@@ -1,4 +1,4 @@
-"""The calls that Python makes to the JVM: each takes 0.1 ms to over 1 ms."""
+"""The calls from Python to the JVM: each takes 0.1 ms to over 1 ms."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from py4j.protocol import MEMORY_COMMAND_NAME
 def jvm_calls() -> Iterator[list[str]]:
     """The commands sent inside the block, in order.
 
-    Those that release an object are left out: Python's cyclic collector sends them whenever it happens to run, also for
-    the objects of earlier tests.
+    Commands that release an object are left out: Python's cyclic collector sends them whenever it runs, also for
+    objects of earlier tests.
     """
     sent: list[str] = []
     real = GatewayClient.send_command

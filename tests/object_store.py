@@ -1,4 +1,4 @@
-"""A local folder that Hadoop shows as an object store does, under the schemes s3 and s3a: see ``ObjectFs.java``."""
+"""A local folder that Hadoop treats as an object store, under the schemes s3 and s3a: see ``ObjectFs.java``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE = Path(__file__).parent / "java" / "ObjectFs.java"
 
 @contextmanager
 def object_store(spark: SparkSession, folder: Path | None = None) -> Iterator[None]:
-    """Paths of any bucket are those below ``folder``, else those of the disk."""
+    """Paths of any bucket are those below ``folder``, otherwise those of the disk."""
     define(spark, _SOURCE, beside="org.apache.hadoop.fs.FileSystem")
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     given = {"fs.object.folder": "" if folder is None else str(folder)}

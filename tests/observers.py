@@ -1,4 +1,4 @@
-"""Observers of the tests: they act at a phase of a run, in place of a race against the clock."""
+"""Observers for tests: they act at a phase of a run, instead of racing against the clock."""
 
 from __future__ import annotations
 

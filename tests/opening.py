@@ -26,13 +26,13 @@ def adapter_of(spark: SparkSession, name: str) -> Adapter[Any]:
 def table_with(
     spark: SparkSession, name: str, wrapped: Wrapped = lambda adapter: adapter, *, clock: Clock | None = None
 ) -> Table:
-    """The table over what ``wrapped`` makes of its adapter."""
+    """The table over the adapter that ``wrapped`` returns for its own."""
     opened = open_adapter(spark, name)
     return Table(spark, opened.name, wrapped(opened.adapter), clock=clock)
 
 
 def table_later(spark: SparkSession, name: str, hours: float) -> Table:
-    """The table as it is opened in so many hours."""
+    """The table as it would open so many hours from now."""
     return table_with(
         spark, name, clock=Clock(now_ms=lambda: time.time_ns() // 1_000_000 + round(hours * HOUR_MS))
     )

@@ -1,4 +1,4 @@
-"""Rewrites of real tables without a planner: tasks over all blocks, carried out and committed through an adapter."""
+"""Rewrites of real tables without a planner: tasks over all blocks, run and committed through an adapter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tasks_of(snapshot: Snapshot, *, level: int = 1, **changed: Any) -> list[Merg
 def rewritten(
     adapter: Adapter[Any], task: MergeTask, run_id: str = "run-1", *, columnar: bool = True
 ) -> Rewrite:
-    """The task's rows in new files: written by columnar workers where the adapter admits it, else by rows in Spark."""
+    """The task's rows in new files: written by columnar workers where the adapter allows it, otherwise by Spark."""
     return merged(SparkRunner(SparkSession.active()), adapter, task, run_id, columnar=columnar)
 
 

@@ -1,11 +1,10 @@
-"""The daily slice: of the cases of a parametrized JVM test, each run takes a third; of five or more, a fifth; of ten or
-more, a tenth.
+"""The daily slice of the cases of a parametrized JVM test: a third; of five or more, a fifth; of ten or more, a tenth.
 
-So it is with the cases of tests without a JVM that are marked ``sampled``, the deep parts of the model. A test marked
-so that has no cases looks at all of them together: it runs where they do. Of drawn examples, each run takes a third.
+The same applies to cases of tests without a JVM that are marked ``sampled``, the deep parts of the model. A marked test
+without cases covers all of them together: it runs where all cases run. Of drawn examples, each run takes a third.
 
-The next run of the day takes the same cases, the next day's the following ones, so that each case runs at least once in
-ten days. Other tests, and tests that are selected by name or by marker, always run.
+Another run on the same day takes the same cases, one on the next day the following ones, so that each case runs at
+least once in ten days. Other tests, and tests that are selected by name or by marker, always run.
 
 The slice depends on the date alone: the workers of one run agree on it. The header of a run prints the date;
 ``LAKEKEEPER_SAMPLE=2026-11-24`` repeats the slice of that day, ``LAKEKEEPER_SAMPLE=all`` runs every case, as does
@@ -28,7 +27,7 @@ VARIABLE = "LAKEKEEPER_SAMPLE"
 ALL = "all"
 MARKER = "sampled"
 PERIODS = (10, 5, 3)
-"""One case in so many runs on a day: in a family of as many cases or more; in one of fewer cases, the last.
+"""In a family of at least ``n`` cases, one in ``n`` runs on a day; smaller families use the last ``n``.
 
 Of three cases, such as the kinds of tables, one runs each day.
 """
@@ -37,14 +36,14 @@ T = TypeVar("T")
 
 
 def chosen_day() -> str:
-    """The day of this run's slice, for its workers too; ``all``: no slice is taken."""
+    """The day of this run's slice, for its workers too; ``all``: every case runs."""
     return os.environ.setdefault(VARIABLE, datetime.now(timezone.utc).date().isoformat())
 
 
 def sliced(tests: Iterable[tuple[T, str]], day: str, share: int | None = None) -> tuple[list[T], list[T]]:
     """(those that run on this day, those that do not) of tests, each given with its family.
 
-    One in ``share`` runs, of every family alike if it is given.
+    One in ``share`` runs; by default, the size of the family decides.
 
     Families start at different cases, so that one day does not take the same argument of all.
     """
@@ -65,7 +64,7 @@ def sliced(tests: Iterable[tuple[T, str]], day: str, share: int | None = None) -
 
 
 def period_of(cases: int) -> int:
-    """The days in which each case of a family of so many runs once."""
+    """The number of days in which each case of a family of this size runs once."""
     return next((period for period in PERIODS if cases >= period), PERIODS[-1])
 
 
@@ -103,24 +102,24 @@ def expensive(item: pytest.Item) -> bool:
 
 
 def family(item: pytest.Item) -> str:
-    """The test function that a test is one case of, or what the argument of its mark says.
+    """The function of which a test is a case, or the argument of its mark.
 
-    Tests that share an argument have their equal cases on the same day.
+    Tests that share an argument run their equal cases on the same day.
     """
     mark = item.get_closest_marker(MARKER)
     return str(mark.args[0]) if mark is not None and mark.args else item.nodeid.partition("[")[0]
 
 
 def fewer(examples: int) -> int:
-    """How many of so many drawn examples a run takes."""
+    """How many of this number of drawn examples a run takes."""
     return examples if chosen_day() == ALL else -(-examples // PERIODS[-1])
 
 
 def selects(expression: str) -> bool:
-    """Whether an expression of markers (``-m``) asks for marked tests; ``not spark and not delta`` leaves some out."""
+    """Whether an expression of markers (``-m``) selects marked tests; ``not spark and not delta`` leaves some out."""
     return re.sub(r"\bnot\s+\w+|\band\b|[\s()]", "", expression) != ""
 
 
 def named(arguments: Sequence[str]) -> bool:
-    """Whether single tests are named on the command line: then all of them run."""
+    """Whether the command line names single tests: then all of them run."""
     return any("::" in argument for argument in arguments)

@@ -1,12 +1,12 @@
 """A table under test, whatever its format: written by Spark alone, read by Spark and by a reader without Spark.
 
 ``tests.delta.scene.Scene`` and ``tests.iceberg.scene.Scene`` are such tables; the tests of the adapters, the contract
-suite and the matrix of races use them. Other helpers of tests are other ideas, and their docstrings say which:
+suite and the matrix of races use them. Other test helpers that look alike have other purposes:
 
     lakekeeper.testing.harness.ContractTable   what the author of an adapter provides: typed rows, no SQL
-    tests.engine.scene.Scene                   a table in memory with the engine that works on it
-    tests.formats.lakes.Lake                   a kind of table, of which a test makes as many as it needs, by name
-    tests.faults.ground.Ground                 one table that is broken, and put back file by file for the next case
+    tests.engine.scene.Scene                   a table in memory with the engine that maintains it
+    tests.formats.lakes.Lake                   a kind of table, of which a test creates as many as it needs, by name
+    tests.faults.ground.Ground                 one table that is broken, and restored file by file for the next case
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakekeeper.testing.values import Row
 
 
 class TableUnderTest(Protocol):
-    """One table; ``{t}`` stands for it in statements. ``version`` None: the current one."""
+    """One table; statements name it ``{t}``. ``version`` None: the current one."""
 
     @property
     def sql(self) -> str:
@@ -33,7 +33,7 @@ class TableUnderTest(Protocol):
         ...
 
     def run(self, *statements: str) -> TableUnderTest:
-        """Spark's own statements, one after the other."""
+        """Runs Spark's own statements, one after the other."""
         ...
 
     def adapter(self) -> Adapter[Any]:
@@ -42,7 +42,7 @@ class TableUnderTest(Protocol):
 
     @property
     def version(self) -> int:
-        """The current version: after a rollback not the newest."""
+        """The current version; after a rollback, not the newest."""
         ...
 
     def versions(self) -> list[int]:
@@ -54,13 +54,13 @@ class TableUnderTest(Protocol):
         ...
 
     def log_records(self, version: int | None = None) -> list[Row]:
-        """The rows as a reader finds them in the log and the files alone."""
+        """The rows according to a reader of the log and the files alone."""
         ...
 
     def files(self) -> set[str]:
-        """Full paths of all data and delete files on the disk, whether a version names them or not."""
+        """Full paths of all data and delete files on the disk, whether a version references them or not."""
         ...
 
     def unreferenced(self) -> set[str]:
-        """Full paths of files on the disk, with Iceberg's manifests, that no version names."""
+        """Full paths of files on the disk, with Iceberg's manifests, that no version references."""
         ...

@@ -1,4 +1,4 @@
-"""Errors in one line: the last cause, of Java's too."""
+"""Errors in one line, by their last cause, also when it is a Java exception."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakekeeper.errors import NotFound, causes, reason
 
 @dataclass
 class Java:
-    """A Java throwable as py4j hands it out."""
+    """A Java throwable as py4j returns it."""
 
     name: str
     message: str | None
@@ -29,7 +29,7 @@ class Java:
 
 
 class Py4JJavaError(Exception):
-    """As py4j's own: its text is about the call, and goes on for pages."""
+    """Like py4j's own: its text describes the call, over several pages."""
 
     def __init__(self, java: Any) -> None:
         super().__init__("An error occurred while calling o68.sql.\n: java.lang.RuntimeException\n\tat a.b.C")
@@ -40,14 +40,14 @@ REFUSED = Java("java.net.ConnectException", "Connection refused")
 
 
 @pytest.mark.parametrize(
-    "java, told",
+    "java, expected",
     [
         (REFUSED, "ConnectException: Connection refused"),
         (
             Java("org.apache.iceberg.exceptions.RESTException", "Error occurred in GET", REFUSED),
             "ConnectException: Connection refused (RESTException: Error occurred in GET)",
         ),
-        # A wrapper that only repeats its cause says nothing.
+        # A wrapper that only repeats its cause adds nothing.
         (
             Java("java.lang.RuntimeException", "java.net.ConnectException: Connection refused", REFUSED),
             "ConnectException: Connection refused",
@@ -64,23 +64,23 @@ REFUSED = Java("java.net.ConnectException", "Connection refused")
         (Java("a.b.Outer$Inner", "text"), "Inner: text"),
     ],
 )
-def test_a_java_error_is_told_by_its_last_cause(java: Java, told: str) -> None:
-    assert reason(Py4JJavaError(java)) == told
+def test_a_java_error_is_reported_by_its_last_cause(java: Java, expected: str) -> None:
+    assert reason(Py4JJavaError(java)) == expected
 
 
-def test_errors_of_python_are_told_by_their_own_words() -> None:
+def test_python_errors_keep_their_own_text() -> None:
     assert reason(RuntimeError("first\nsecond")) == "RuntimeError: first"
     assert reason(RuntimeError()) == "RuntimeError"
     assert reason(KeyError("k")) == "KeyError: 'k'"
 
 
-def test_what_is_raised_on_purpose_has_the_words_already() -> None:
+def test_lakekeepers_own_errors_keep_their_text() -> None:
     error = NotFound("db.t", "no such table")
     error.__cause__ = Py4JJavaError(REFUSED)
     assert reason(error) == "NotFound: db.t: no such table"
 
 
-def test_a_java_that_is_gone_hides_no_error() -> None:
+def test_a_jvm_that_is_gone_hides_no_error() -> None:
     class Gone(Java):
         def getClass(self) -> Any:  # noqa: N802 - Java's name
             raise OSError("connection closed")
@@ -89,7 +89,7 @@ def test_a_java_that_is_gone_hides_no_error() -> None:
     assert reason(Py4JJavaError(None)) == "Py4JJavaError: An error occurred while calling o68.sql."
 
 
-def test_an_error_that_was_converted_without_its_java_exception_keeps_its_name() -> None:
+def test_an_error_converted_without_its_java_exception_keeps_its_name() -> None:
     class ConcurrentAppendException(Exception):
         desc, stackTrace, cause = "files were added", "at ...", None  # noqa: N815 - PySpark's names
 

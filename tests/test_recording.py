@@ -1,4 +1,4 @@
-"""What automatic runs remember: alone in memory, through the history with others, and never at the cost of a pass."""
+"""What automatic runs remember: in memory, or shared through the history, and never at the cost of a pass."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ def test_a_service_remembers_the_core_seconds_of_a_day_by_table() -> None:
     assert memory.core_seconds(2 * DAY_MS, "a") == 1.0
 
 
-def test_passes_of_different_processes_share_it_through_the_history(tmp_path: Path) -> None:
+def test_passes_of_different_processes_share_their_memory_through_the_history(tmp_path: Path) -> None:
     FleetMemory(HistoryStore(tmp_path / "history.db")).keep(report(100, TASK), 0)
     assert FleetMemory(HistoryStore(tmp_path / "history.db")).tasks() == {("a", "compact"): TASK}
 
 
-def test_a_history_that_is_down_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_history_only_causes_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     memory = FleetMemory(HistoryStore(tmp_path / "file" / "history.db"))
     with caplog.at_level(logging.WARNING, "lakekeeper"):
@@ -58,7 +60,7 @@ def test_a_history_that_is_down_costs_a_warning(tmp_path: Path, caplog: pytest.L
     assert "the history of automatic runs is not available" in caplog.text
 
 
-def test_services_have_names_of_their_own() -> None:
+def test_services_have_different_names() -> None:
     assert FleetMemory().owner != FleetMemory().owner
 
 

@@ -1,4 +1,4 @@
-"""No message carries a secret; what is none stays readable."""
+"""No message carries a secret; other text stays readable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
         "bucket(16, k)=3/part.parquet",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_text_without_a_secret_stays(text: str) -> None:
     assert redacted(text) == text
 
 

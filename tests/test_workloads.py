@@ -1,4 +1,4 @@
-"""Event logs of a pass are parsed once, whatever the number of its tables and verbs."""
+"""Event logs are parsed once in a pass, whatever the number of its tables and verbs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The import contracts hold, and each of them is seen to break on a planted violation.
+"""The import contracts hold, and each of them breaks on a planted violation.
 
-A contract that cannot break protects nothing: a wrong module name in it would be kept for ever.
+A contract that cannot break protects nothing: a wrong module name in it would stay unnoticed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 _VERDICT = re.compile(r"^(.+?) (KEPT|BROKEN)", re.MULTILINE)
 _LINT = "import sys; from importlinter.cli import lint_imports_command as lint; sys.exit(lint(sys.argv[1:]))"
 
-# Contract id, its name, the module that sins, the sin.
+# Contract id, its name, the module that breaks it, the import that does.
 VIOLATIONS = [
     ("layers", "1 imports run one way", "lakekeeper/core/model/keys.py", "import lakekeeper.spi"),
     ("layers", "1 imports run one way", "lakekeeper/spi/adapter.py", "import lakekeeper.engine"),
@@ -122,7 +122,7 @@ def _lint(tree: Path, *contracts: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the sources and their configuration; who changes it changes it back."""
+    """A copy of the sources and their configuration; a test that changes it restores it."""
     root = tmp_path_factory.mktemp("sources")
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("lakekeeper", "adapters"):
@@ -169,8 +169,8 @@ def test_a_module_in_no_layer_breaks_the_layers(tree: Path, package: str, contra
     assert list(_lint(tree, contract).values()) == ["BROKEN"]
 
 
-def test_the_core_asks_no_clock() -> None:
-    """The contract allows `datetime` as a type; its clocks are looked for here."""
+def test_the_core_reads_no_clock() -> None:
+    """The contract allows `datetime` as a type; this test finds calls of its clocks."""
     clocks = {"now", "utcnow", "today"}
     asked = [
         f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -1,4 +1,4 @@
-"""The documents name what exists: modules, files, links between documents, make targets."""
+"""The documents name only what exists: modules, files, links between documents, make targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_module_that_the_architecture_names_exists() -> None:
 
 
 def _drawn(text: str) -> set[str]:
-    """Modules of a tree that is drawn by indentation; a name with a slash at its end is a package."""
+    """Modules of a tree drawn by indentation; a name that ends with a slash is a package."""
     modules, packages = set(), [""] * 3
     for line in text.splitlines():
         if not line:

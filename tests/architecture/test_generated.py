@@ -1,4 +1,4 @@
-"""What is generated from the code is what the code says."""
+"""Generated files match the code that generates them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def test_the_page_of_commands_has_every_option() -> None:
-    # The wording of help belongs to the version of Typer; the names are ours.
+    # The wording of the help depends on the version of Typer; the names are ours.
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
     sections = dict(re.findall(r"^## lakekeeper ([\w -]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     commands = dict(_commands(typer.main.get_command(app)))
@@ -71,7 +71,7 @@ def test_the_page_of_commands_has_every_option() -> None:
         assert documented == options, f"{name}: run make generate"
 
 
-def test_the_example_conf_is_one_that_auto_takes() -> None:
+def test_auto_accepts_the_example_conf() -> None:
     confs = properties_file(ROOT / "conf" / "auto.example.conf")
     ours = {key: value for key, value in confs.items() if key.startswith(CONF_PREFIX)}
     settings = settings_from(resolve(conf=ours))

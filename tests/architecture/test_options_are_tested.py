@@ -1,4 +1,4 @@
-"""Each option is set by a test of what it does: tests of the option table itself do not count."""
+"""A test sets each option for its effect: tests of the option table itself do not count."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def _is_set(name: str) -> bool:
-    """Whether a test sets the option: by its name, after a prefix or before a value; or as a keyword argument."""
+    """Whether a test sets the option: by name, with a prefix or a value, or as a keyword argument."""
     texts, keywords = _said()
     whole = re.compile(rf"(?<![\w.-])(spark\.)?(lakekeeper\.)?{re.escape(name)}(?![\w.-])")
     return keyword(name) in keywords or any(whole.search(text) for text in texts)

@@ -1,4 +1,4 @@
-"""The public face: methods that mean the same take the same, and what they return has a public name."""
+"""The public API: methods that mean the same take the same arguments, and their results have public names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import lakekeeper as lk
 from lakekeeper.cli import app
 
 CARRIES_OUT = {"final", "dry_run", "observer"}
-"""Arguments about carrying a plan out, which a plan alone has no use for."""
+"""Arguments about the execution of a plan, which ``plan`` itself does not take."""
 
 
 def parameters(method: Callable[..., Any]) -> dict[str, tuple[Any, Any, Any]]:
@@ -50,7 +50,7 @@ def test_columns_come_first(name: str) -> None:
 
 
 def test_one_name_for_one_argument() -> None:
-    """An argument of several methods has one type and, but for a required one, one default."""
+    """An argument of several methods has one type and, unless it is required, one default."""
     seen: dict[str, set[tuple[Any, Any]]] = {}
     for name, method in inspect.getmembers(lk.Table, inspect.isfunction):
         if not name.startswith("_"):
@@ -60,7 +60,7 @@ def test_one_name_for_one_argument() -> None:
     assert {argument: kinds for argument, kinds in seen.items() if len(kinds) > 1} == {}
 
 
-def test_what_a_call_returns_can_be_named() -> None:
+def test_what_a_call_returns_has_a_public_name() -> None:
     calls: list[Callable[..., Any]] = [
         method for name, method in inspect.getmembers(lk.Table, inspect.isfunction) if name[0] != "_"
     ]
@@ -83,7 +83,7 @@ def test_what_a_call_returns_can_be_named() -> None:
     assert sorted(ours - set(lk.__all__)) == []
 
 
-def test_what_the_package_names_is_there() -> None:
+def test_every_name_in_all_exists() -> None:
     assert [name for name in lk.__all__ if not hasattr(lk, name)] == []
     assert lk.__version__ == version("lakekeeper-spark")
     with pytest.raises(AttributeError, match="no_such_name"):

@@ -25,7 +25,7 @@ _CASE = re.compile(r"(?P<path>tests/core/data/\w+\.txt): (?P<text>.+)")
 
 
 def table_of(page: Path, width: int) -> list[list[str]]:
-    """The rows of all tables of a page, without their heads."""
+    """The rows of all tables of a page, without their headers."""
     lines = page.read_text().splitlines()
     rows = [
         line.strip("| ").split(" | ")
@@ -37,7 +37,7 @@ def table_of(page: Path, width: int) -> list[list[str]]:
 
 
 def rules() -> list[tuple[str, str, str]]:
-    """Rule, where it lives, what names it."""
+    """Rule, the modules that implement it, the tests that name it."""
     return [(rule, where, named) for rule, where, named in table_of(INDEX, 3)]
 
 
@@ -54,7 +54,7 @@ def lives(word: str) -> bool:
 
 
 def names(word: str) -> bool:
-    """Whether it is a test that is defined in its file, or the beginning of a comment in a golden file."""
+    """Whether it is a test defined in its file, or the beginning of a comment in a golden file."""
     if test := _TEST.fullmatch(word):
         path = ROOT / test["path"]
         return path.is_file() and f"def {test['name']}(" in path.read_text()
@@ -79,7 +79,7 @@ def test_every_design_is_in_the_index() -> None:
     assert len(rules()) > 45
 
 
-def test_each_loss_has_a_test_and_each_test_that_tells_its_number_is_on_the_page() -> None:
+def test_each_loss_has_a_test_and_each_test_with_its_number_is_on_the_page() -> None:
     told: dict[str, list[str]] = {row[0]: _CODE.findall(row[3]) for row in table_of(LOSSES, 4)}
     assert list(told) == [*(str(n) for n in range(51, 82)), *(f"L{n}" for n in range(1, 48))]
     assert [test for tests in told.values() for test in tests if not names(test)] == []
@@ -101,8 +101,8 @@ def test_every_case_outside_the_tables_exists_too() -> None:
     assert [case for case in cases if not names(case)] == []
 
 
-def test_every_drawn_case_of_a_seed_is_in_the_index() -> None:
-    """The other way round: a case that names a seed's rule, and that the index forgot."""
+def test_every_drawn_case_of_a_source_is_in_the_index() -> None:
+    """The reverse: no case that names a rule of a source is missing from the index."""
     index = set(_CODE.findall(INDEX.read_text()))
     drawn = [
         f"tests/core/data/{path.name}: {line.removeprefix('# ')}"
@@ -119,12 +119,12 @@ def test_every_drawn_case_of_a_seed_is_in_the_index() -> None:
     [
         "tests/core/planning/policies/test_universal.py::test_of_nothing",
         "tests/core/test_nothing.py::test_units_end",
-        "tests/core/data/universal.txt: Seed 003, no such rule",
-        "tests/core/data/nothing.txt: Seed 003, sorted runs",
+        "tests/core/data/universal.txt: no such rule",
+        "tests/core/data/nothing.txt: At exactly 250 % it is not above.",
         "sizes",
     ],
 )
-def test_what_does_not_exist_is_found_out(word: str) -> None:
+def test_what_does_not_exist_is_found(word: str) -> None:
     assert not names(word)
     assert not lives("lakekeeper.core.nothing")
     assert not lives("no-such-option")

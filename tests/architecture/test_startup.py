@@ -1,4 +1,4 @@
-"""Importing lakekeeper, or asking its command for help, starts nothing and does not load Spark."""
+"""Importing lakekeeper, or showing the help of its command, starts nothing and does not load Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests use public names, import no other test, and lie where the module lies that they test."""
+"""Tests use public names, import no other test, and mirror the modules that they test."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OF_OTHERS = {
     "_spec_id": "pyiceberg's own writers set it",
     "_exit": "the end of a process",
 }
-"""Underscored names that are none of lakekeeper's."""
+"""Underscored names that belong to other packages."""
 
 _PATCHES = {"setattr", "delattr", "getattr", "patch", "object"}
 
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """What the rules look at, of a file."""
+    """The nodes of a file that the rules check."""
     return tuple(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, _LOOKED_AT))
 
 
@@ -61,7 +61,7 @@ def private_imports(found: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def patched_private_names(found: Iterable[ast.AST]) -> Iterator[str]:
-    """Names in calls that patch or reach by name, and in the (owner, name, instead) of a seeded bug."""
+    """Names in calls that patch or look up by name, and in the (owner, name, replacement) of a seeded bug."""
     for node in found:
         names: list[ast.expr] = []
         if isinstance(node, ast.Call):
@@ -116,12 +116,12 @@ def test_a_planted_violation_is_found(rule: Rule, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["self._table", "spark._jvm", "state._replace(left=1)", "x.__dict__"])
-def test_what_is_no_private_name_of_another_passes(source: str) -> None:
+def test_a_name_that_is_not_private_to_another_module_passes(source: str) -> None:
     assert list(private_attributes(ast.walk(ast.parse(source)))) == []
 
 
 ELSEWHERE = {
-    # rendered text: compared line by line in golden files, or where the value is tested
+    # rendered text: golden files compare it line by line, or the test of the value does
     "core/cost/advice_text.py": "core/cost/test_key_advisor.py",
     "core/layout/clustering_info_text.py": "core/test_goldens.py",
     "core/layout/clustering_info_html.py": "core/test_notebooks.py",
@@ -130,7 +130,7 @@ ELSEWHERE = {
     "core/model/plan_text.py": "core/test_goldens.py",
     "core/model/report_text.py": "engine/merge/test_committer.py",
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
-    # what every policy has in common
+    # what all policies have in common
     "core/planning/level_groups.py": "core/planning/policies/test_deletes.py",
     "core/planning/policy.py": "core/planning/test_planner.py",
     # values without behaviour of their own
@@ -150,7 +150,7 @@ ELSEWHERE = {
     "engine/clock.py": "engine/test_commit_loop.py",
     "engine/merge/request.py": "engine/merge/test_job.py",
     "engine/merge/tally.py": "engine/merge/test_committer.py",
-    # parts that show only in what they are a part of
+    # parts that only show in the whole to which they belong
     "core/cost/partition_pruning.py": "core/planning/policies/test_adaptive.py",
     "core/cost/read_model.py": "core/cost/test_workload_reads.py",
     "core/cost/unfiltered_keys.py": "core/planning/policies/test_adaptive.py",

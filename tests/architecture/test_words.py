@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("lakekeeper", "adapters", "docs", "conf", "examples", "tools")
+PLACES = ("lakekeeper", "adapters", "docs", "conf", "examples", "tools", "tests")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
 KINDS = {".py", ".md", ".conf", ".sh", ""}
+QUOTES = {"tests/architecture/test_words.py", "tests/core/model/test_reason_code.py"}
+"""Files that quote the banned words as data."""
 
 WORDS = {
     r"told|tells?|telling": "say, show, report, know, distinguish",
@@ -100,7 +102,8 @@ def files() -> list[Path]:
     prose = [
         path for path in below if path.suffix in KINDS and path.is_file() and "__pycache__" not in path.parts
     ]
-    return sorted([*prose, *(ROOT / page for page in PAGES)])
+    quotes = {ROOT / path for path in QUOTES}
+    return sorted({*prose, *(ROOT / page for page in PAGES)} - quotes)
 
 
 def lint() -> dict[str, list[Found]]:
@@ -115,7 +118,7 @@ def linted() -> dict[str, list[Found]]:
 
 
 def test_no_banned_words(linted: dict[str, list[Found]]) -> None:
-    assert len(linted) > 250
+    assert len(linted) > 900
     wrong = [str(one) for found in linted.values() for one in found]
     assert not wrong, "\n".join(["words that this project does not use:", *wrong])
 

@@ -1,4 +1,4 @@
-"""The command line on real tables: results, exit codes, JSON, and one clear line for whatever is wrong."""
+"""The command line on real tables: results, exit codes, JSON, and one clear line for each error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakekeeper.errors import LakekeeperError
 
 @dataclass(frozen=True)
 class Said:
-    """What a command line did."""
+    """The result of a command line."""
 
     code: int
     out: str
@@ -42,7 +42,7 @@ Run = Callable[..., Said]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in this process, whose session it takes over; what the JVM prints is caught too."""
+    """Run a command line in this process, in whose session it runs; output of the JVM is captured too."""
 
     def called(*arguments: str) -> Said:
         capfd.readouterr()
@@ -95,7 +95,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         ),
     ],
 )
-def test_wrong_use_is_found_before_spark_starts(
+def test_wrong_usage_is_found_before_spark_starts(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.setattr(
@@ -108,7 +108,7 @@ def test_wrong_use_is_found_before_spark_starts(
     assert run(*arguments, "--json").json["error"]["message"] in result.err + run(*arguments).err
 
 
-def test_no_command_shows_help_and_is_wrong_use(run: Run) -> None:
+def test_no_command_shows_help_and_is_wrong_usage(run: Run) -> None:
     result = run()
     assert (result.code, result.out) == (2, "")
     assert "recluster" in result.err
@@ -122,10 +122,10 @@ def test_version_and_help(run: Run) -> None:
 
 
 @pytest.mark.spark
-def test_a_catalog_that_does_not_answer_is_told_by_its_last_cause(
+def test_a_catalog_that_does_not_answer_is_reported_by_its_last_cause(
     run: Run, confs: RuntimeConfig, tmp_path: Path
 ) -> None:
-    """The path of a SQLite catalog that is not there, as a typo makes it."""
+    """A typo in the path of a SQLite catalog."""
     given = ["--catalog", f"typo=jdbc:sqlite:{tmp_path}/no/catalog.db"]
     cause = (
         "catalog 'typo' does not answer: SQLiteException: [SQLITE_CANTOPEN] Unable to open the database file"
@@ -140,7 +140,7 @@ def test_a_catalog_that_does_not_answer_is_told_by_its_last_cause(
     assert cause in finding["found"]
 
 
-def test_the_doctor_tells_by_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_code_of_the_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     well = run("doctor", "--json")
     assert (well.code, well.json["ok"]) == (0, True)
     monkeypatch.setenv("JAVA_HOME", "/no/such/java")
@@ -203,7 +203,7 @@ def test_a_run_whose_groups_all_failed_has_failed(
 
 
 class AtTerminal:
-    """Somebody at a terminal who types one line."""
+    """A user at a terminal who types one line."""
 
     def __init__(self, line: str) -> None:
         self.line = line
@@ -226,7 +226,7 @@ class AtTerminal:
         ("n\n", ["-y"], True),
     ],
 )
-def test_delete_asks_at_a_terminal(
+def test_delete_asks_for_confirmation_at_a_terminal(
     run: Run, monkeypatch: pytest.MonkeyPatch, line: str, more: list[str], deleted: bool
 ) -> None:
     asked: list[str] = []
@@ -275,7 +275,7 @@ both = pytest.mark.parametrize(
 
 
 @both
-def test_look_plan_recluster_and_look_again(run: Run, spark: SparkSession, table: str) -> None:
+def test_info_plan_recluster_and_info_again(run: Run, spark: SparkSession, table: str) -> None:
     before = run("info", table, "--columns", "k", "--json")
     assert (before.code, before.json["average_depth"], before.json["total_partition_count"]) == (0, 6.0, 6)
     shown = run("plan", table, "--columns", "k")
@@ -329,7 +329,7 @@ def test_statistics_are_computed_where_they_are_missing(run: Run, spark: SparkSe
 
 
 @both
-def test_rows_expire_by_a_rule_alone(run: Run, spark: SparkSession, table: str) -> None:
+def test_rows_expire_only_by_a_rule(run: Run, spark: SparkSession, table: str) -> None:
     count = spark.table(table).count()
     assert run("expire-rows", table, "--yes").code == 2
     rule = ("--option", "lifecycle.column=at", "--option", "lifecycle.retain=30d")
@@ -366,7 +366,7 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
     assert spark.table(table).count() == 250
     masked = (
         lk.table(spark, table).blocks().where("deleted_rows > 0").count()
-    )  # or files were written anew at once
+    )  # or the delete rewrote the files
     done = run("merge-deletes", table, "--json")
     assert (done.code, done.json["rewritten_data_files_count"]) == (0, masked)
     assert spark.table(table).count() == 250
@@ -417,7 +417,7 @@ def _versions(spark: SparkSession, table: str) -> int:
 
 @pytest.mark.delta
 @pytest.mark.iceberg
-def test_what_is_no_table_is_said(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_says_what_is_not_a_table(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.cli")
     spark.sql("CREATE OR REPLACE VIEW spark_catalog.cli.seen AS SELECT 1 AS k")
     spark.sql("CREATE TABLE IF NOT EXISTS spark_catalog.cli.plain (k INT) USING parquet")

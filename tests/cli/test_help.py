@@ -1,4 +1,4 @@
-"""What ``--help`` says of each command, in a terminal of 80 columns."""
+"""The text of ``--help`` for each command, in a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = [" ".join(path) for path in _commands(typer.main.get_command(app))]
 
 
 def shown(command: str) -> str:
-    """The help as in a terminal of 80 columns, of which click leaves two free."""
+    """The help as in a terminal of 80 columns, two of which click leaves free."""
     arguments = [*command.split(), "--help"]
     return CliRunner().invoke(app, arguments, prog_name="lakekeeper", terminal_width=78).stdout
 
@@ -33,16 +33,16 @@ def test_the_help_reads_well_in_80_columns(command: str) -> None:
     text = shown(command)
     assert max(map(len, text.splitlines())) <= 80
     cut = [line for line in text.splitlines() if line.endswith("...") and not line.startswith("Usage: ")]
-    assert cut == [], "a summary that is cut off"
-    assert re.findall(r"<[\w\[\]]+>", text) == [], "a type of Python"
+    assert cut == [], "a summary is cut off"
+    assert re.findall(r"<[\w\[\]]+>", text) == [], "a Python type instead of a metavar"
 
 
-def test_all_commands_are_read() -> None:
+def test_all_commands_are_found() -> None:
     assert len(COMMANDS) > 24
     assert {"", "auto", "run", "trash", "trash empty"} <= set(COMMANDS)
 
 
-def test_run_lists_what_it_takes_and_refuses_the_rest_with_the_reason(
+def test_run_lists_the_options_that_it_takes_and_refuses_others_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     listed = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", shown("run"), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The log of a command: JSON lines where they are wanted, and no phase twice where the display shows it."""
+"""The log of a command: JSON lines where requested, and no phase twice where the display shows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_json_lines_carry_the_facts_of_a_run(capsys: pytest.CaptureFixture[str])
     assert warning["time"].endswith("+00:00")
 
 
-def test_without_it_phases_are_left_to_the_display_and_warnings_are_not(
+def test_by_default_the_display_shows_phases_and_the_log_shows_warnings(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with logs(as_json=False):

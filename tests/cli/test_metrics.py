@@ -67,7 +67,7 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert parse_address("--metrics", text) == address
 
 
-def test_an_address_that_is_taken_is_a_usage_error_and_none_serves_nothing() -> None:
+def test_a_port_in_use_is_a_usage_error_and_no_address_serves_nothing() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

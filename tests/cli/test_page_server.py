@@ -75,7 +75,7 @@ def controlled() -> Iterator[Site]:
     yield from site(PageSettings("0", token=TOKEN))
 
 
-def test_a_page_of_each_table_with_headers_that_forbid_the_rest(read_only: Site) -> None:
+def test_each_table_has_a_page_whose_headers_forbid_everything_else(read_only: Site) -> None:
     for path in ("/", f"/table?name={quote(HOSTILE, safe='')}"):
         code, text, headers = read_only.ask("GET", path)
         assert code == 200
@@ -110,7 +110,7 @@ def test_a_page_of_each_table_with_headers_that_forbid_the_rest(read_only: Site)
     ],
 )
 def test_a_request_for_another_host_is_refused(controlled: Site, host: str, code: int) -> None:
-    """A name of an attacker that was made to lead to the loopback interface: DNS rebinding."""
+    """An attacker's host name that resolves to the loopback interface: DNS rebinding."""
     for path in ("/", "/metrics", "/healthz"):
         got, text, _ = controlled.ask("GET", path, host=host)
         assert got == code
@@ -119,7 +119,7 @@ def test_a_request_for_another_host_is_refused(controlled: Site, host: str, code
     assert controlled.ask("POST", "/tables", form, host=host)[0] == (303 if code == 200 else 421)
 
 
-def test_a_table_is_paused_and_resumed_by_who_has_the_token(
+def test_a_client_with_the_token_pauses_and_resumes_a_table(
     controlled: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = controlled.pages.watch
@@ -180,7 +180,7 @@ def test_operations_of_all_tables_and_of_one(tmp_path: Path) -> None:
         assert found.ask("GET", "/")[0] == 200
 
 
-def test_an_address_that_others_reach_needs_a_name() -> None:
+def test_an_address_that_other_hosts_reach_needs_a_name() -> None:
     for address in ("0.0.0.0:0", "10.0.0.7:0", "example.org:0"):
         with pytest.raises(OptionError, match="--ui-host NAME"):
             PageSettings(address).check()

@@ -1,4 +1,4 @@
-"""``lakekeeper history`` and ``lakekeeper cost``: pages and JSON out of the file alone, without Spark."""
+"""``lakekeeper history`` and ``lakekeeper cost``: pages and JSON from the file alone, without Spark."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ids(out: str) -> list[str]:
         (("ice.other.*",), []),
     ],
 )
-def test_history_lists_the_operations_of_the_tables_that_are_named(
+def test_history_lists_the_operations_of_the_named_tables(
     run: Run, arguments: tuple[str, ...], expected: list[str]
 ) -> None:
     code, out, err = run("history", *arguments, "--json")
@@ -68,7 +68,7 @@ def test_history_lists_the_operations_of_the_tables_that_are_named(
     assert out.count("\n") == 1
 
 
-def test_a_page_fits_a_terminal_and_says_what_was_done(run: Run) -> None:
+def test_a_page_fits_a_terminal_and_shows_the_operations(run: Run) -> None:
     code, out, _ = run("history", "db.events")
     assert code == 0
     assert out.startswith("ice.db.events\n")
@@ -103,14 +103,14 @@ def test_without_a_history_the_message_says_what_to_set(capsys: pytest.CaptureFi
     assert "set the Spark conf spark.lakekeeper.history.path" in capsys.readouterr().err
 
 
-def test_a_time_that_is_none_is_a_usage_error(run: Run) -> None:
+def test_an_invalid_time_is_a_usage_error(run: Run) -> None:
     code, _, err = run("history", "--since", "yesterday")
     assert (code, "--since: got 'yesterday', expected a time (90s" in err) == (2, True)
 
 
 @pytest.fixture
 def parked(path: Path) -> Task:
-    """A table whose recluster has failed, beside one that has nothing due."""
+    """A table whose recluster failed, and one with nothing due."""
     now = Clock().now_ms()
     due = Task("merge", "ice.db.events", "recluster", bytes=3 << 30, query_seconds_per_day=1234.0)
     task = failed(due, "SparkException: lost executor", now, DAY_MS)

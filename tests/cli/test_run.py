@@ -1,4 +1,4 @@
-"""What ``lakekeeper run`` hands to PySpark; whole programs are run in ``tests/spark/test_run_program.py``."""
+"""Arguments that ``lakekeeper run`` passes to PySpark; ``tests/spark/test_run_program.py`` runs whole programs."""
 
 from __future__ import annotations
 

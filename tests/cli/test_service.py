@@ -1,4 +1,4 @@
-"""What a service remembers from pass to pass, and a single pass does not: without Spark."""
+"""What a service remembers from pass to pass, and a single pass does not; without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lakekeeper.spark.identifiers import Expanded
 
 
 class Opened:
-    """Stands in for the opening of tables, of which there is none."""
+    """Replaces the opening of tables, none of which exists."""
 
     def __init__(self) -> None:
         self.given: list[tuple[str, Backoff | None]] = []
@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     return made
 
 
-def test_a_service_hands_each_table_the_same_memory_at_every_pass(opened: Opened) -> None:
+def test_a_service_gives_each_table_the_same_memory_in_every_pass(opened: Opened) -> None:
     spark: Any = None
     with lk.auto(spark) as service:
         assert service.wait(3, timeout=30)
@@ -62,13 +62,13 @@ def test_a_service_hands_each_table_the_same_memory_at_every_pass(opened: Opened
     assert not by_table["a"] & by_table["b"]
 
 
-def test_one_pass_has_none(opened: Opened) -> None:
+def test_a_single_pass_has_no_memory(opened: Opened) -> None:
     spark: Any = None
     lk.run(spark)
     assert opened.given == [("a", None), ("b", None)]
 
 
-def test_a_service_is_watched_while_it_works_and_raises_alerts(
+def test_a_running_service_serves_metrics_and_raises_alerts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with socket.socket() as free:
@@ -97,7 +97,7 @@ def test_the_command_remembers_as_long_as_it_runs(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], once: bool
 ) -> None:
     monkeypatch.setattr(Setup, "session", lambda _: None)
-    passes = iter([False, False, True])  # how often the pause is waited for before it is told to stop
+    passes = iter([False, False, True])  # the results of the waits between passes; True stops the service
     monkeypatch.setattr("threading.Event.wait", lambda *_: next(passes))
     code = repeat(Setup(quiet=True), ("a", "b"), every=None if once else "30s", once=once, dry_run=False)
     assert code == 1

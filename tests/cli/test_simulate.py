@@ -9,14 +9,14 @@ import pytest
 from lakekeeper.cli import main
 
 
-def test_a_stream_is_played_without_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_is_simulated_without_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--stream", "late", "--commits", "30", "--policy", "full", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["commits"], report["policies"], report["write_amplification"]) == (30, ["full"], 2.0)
     assert len(report["course"]["depth"]) == 30
 
 
-def test_the_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_json_the_report_is_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--stream", "time", "--commits", "30", "--every", "5"]) == 0
     assert "30; adaptive after every" in capsys.readouterr().out
 
@@ -31,7 +31,7 @@ def test_the_page_is_what_the_report_prints(capsys: pytest.CaptureFixture[str]) 
         (["--stream", "wide", "--columns", "a"], "none: a named stream has its own key"),
     ],
 )
-def test_wrong_use_ends_with_two_and_a_line(
+def test_wrong_usage_exits_with_2_and_one_line(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["simulate", *arguments]) == 2

@@ -1,4 +1,4 @@
-"""A user who types another tool's command reads which one of ours does it."""
+"""A user who types another tool's command reads which of our commands does it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakekeeper.cli.synonyms import COMMANDS
         ("options", "docs/reference/options.md"),
     ],
 )
-def test_another_tools_command_leads_to_ours(
+def test_another_tools_command_points_to_ours(
     typed: str, ours: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([typed]) == 2
@@ -27,12 +27,12 @@ def test_another_tools_command_leads_to_ours(
     assert "Did you mean" not in line
 
 
-def test_a_misspelt_command_has_the_nearest_one_and_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelled_command_gets_the_nearest_one_and_no_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reclust"]) == 2
     assert capsys.readouterr().err == "lakekeeper: No such command 'reclust'. Did you mean 'recluster'?\n"
 
 
-def test_no_command_of_ours_is_taken_for_another_tools() -> None:
+def test_no_command_of_ours_counts_as_another_tools() -> None:
     ours = {
         command.name or command.callback.__name__.replace("_", "-")
         for command in app.registered_commands

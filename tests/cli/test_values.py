@@ -1,4 +1,4 @@
-"""What a user types as values, and how progress shows; without Spark."""
+"""Values that a user types, and how progress shows; without Spark."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.Captu
             {"dropped": 1, "reason": Reason.of(Code.ROWS_DELETED, changed=1, winners="version 9 (DELETE)")},
         ),
         ("committed", {"version": 7, "rewrites": 1}),
-        ("written", {}),  # a phase that it can not show never stops the run
+        ("written", {}),  # a phase that it cannot show never stops the run
     ]
     for quiet in (False, True):
         with Progress(quiet=quiet) as progress:

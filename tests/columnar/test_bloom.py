@@ -1,4 +1,4 @@
-"""Footers say which files lack a Bloom filter."""
+"""Footers show which files lack a Bloom filter."""
 
 from __future__ import annotations
 

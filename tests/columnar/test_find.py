@@ -1,4 +1,4 @@
-"""The columnar search against a brute-force one: each lost row at a place of its own, or nothing is claimed."""
+"""The columnar search against brute force: each lost row gets its own position, or the search declines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 @dataclass
 class Disk:
-    """Parquet files in memory, by name; ``opened`` counts who was opened."""
+    """Parquet files in memory, by name; ``opened`` counts how often each was opened."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     opened: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Disk:
 
 
 def token(value: Any) -> Any:
-    """What is equal for interchangeable values and for no others."""
+    """Equal for interchangeable values, and only for these."""
     if isinstance(value, float):
         return "nan" if value != value else struct.pack("<d", value)  # noqa: PLR0124  # NaN alone differs from itself
     if isinstance(value, dict):
@@ -102,8 +102,8 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 @given(tables(), st.data())
 @settings(max_examples=fewer(250), deadline=None)
-def test_lost_rows_are_found_each_at_a_place_of_its_own(table: pa.Table, data: st.DataObject) -> None:
-    """Inputs cut anyhow, outputs in any order of the rows; some rows were masked before, and some are lost now."""
+def test_each_lost_row_is_found_at_its_own_position(table: pa.Table, data: st.DataObject) -> None:
+    """Inputs cut anywhere, outputs in any order of the rows; some rows were masked before, and some are lost now."""
     disk, count = Disk(), table.num_rows
     cuts = sorted({0, count, *data.draw(st.lists(st.integers(0, count), max_size=2))})
     inputs = [f"in{i}" for i in range(len(cuts) - 1)]
@@ -172,14 +172,14 @@ class Files:
         return {name: at.tolist() for name, at in found.items()}
 
     def ids(self, found: dict[str, list[int]]) -> list[int]:
-        """The column ``id`` at the places found, ascending; in the input a row's ``id`` is its position."""
+        """The column ``id`` at the positions found, ascending; in the input a row's ``id`` is its position."""
         return sorted(self.table["id"].take(pa.array(found.get("out", []), pa.int64())).to_pylist())
 
 
 def test_lost_rows_of_one_input_do_not_exclude_row_groups_that_hold_those_of_another() -> None:
     """Lost rows of the first input are in 19 of 20 row groups; the one of the second is in the last.
 
-    A live row with the same key lies in a group that is read. It must not be taken for the lost row.
+    A row group that is read has a live row with the same key, which must not count as the lost row.
     """
     keys, ids = [*range(37), 38, 38, 39], [*range(37), 100, 200, 300]
     table, disk = pa.table({"k": keys, "id": ids}), Disk()
@@ -199,7 +199,7 @@ def test_only_row_groups_that_can_hold_a_lost_row_are_read() -> None:
     files = Files.of(sorted_table())
     budget = Budget(1 << 30)
     assert files.ids(files.find([5, 500, 905], budget)) == [5, 500, 905]
-    assert budget.groups <= 9, "three of the input, twice at most, and three of the output, of a hundred each"
+    assert budget.groups <= 9, "of a hundred each: three of the input, at most twice, and three of the output"
 
 
 def test_what_is_read_does_not_grow_with_the_table() -> None:
@@ -234,7 +234,7 @@ def test_a_position_beyond_the_end_is_declined() -> None:
 
 
 def test_a_row_that_the_outputs_do_not_hold_is_declined() -> None:
-    """Outputs that lack a row are not what the rewrite wrote: nothing may be claimed."""
+    """Outputs that lack a row are not the rewrite's outputs: the search must not claim a match."""
     files = Files.of(sorted_table(100))
     files.disk.write("out", files.table.filter(pc.not_equal(files.table["id"], 7)), 10)
     with pytest.raises(Declined, match="not among"):
@@ -266,16 +266,16 @@ OTHERS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
     "time of day": (pa.array([dt.time(1), dt.time(1)]), {}),
     "half float": (pa.array([np.float16(1), np.float16(1)]), {}),
     "day before 1900": (pa.array([DAY, DAY]), {}),
-    "moment before 1900": (pa.array([MOMENT, MOMENT], pa.timestamp("us", "UTC")), {}),
+    "timestamp before 1900": (pa.array([MOMENT, MOMENT], pa.timestamp("us", "UTC")), {}),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside a column that tells nothing"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside a constant column"])
 def test_types_that_cannot_be_compared_exactly_are_declined(
     other: tuple[pa.Array, dict[str, Any]], alone: bool
 ) -> None:
-    """Two rows that differ in nothing else: which one is lost cannot be known, so that a scan has to say it."""
+    """Two rows that differ in nothing else: only a scan can find out which one is lost."""
     values, how = other
     table = pa.table({"v": values} if alone else {"same": [1, 1], "v": values})
     disk = Disk()
@@ -287,7 +287,7 @@ def test_types_that_cannot_be_compared_exactly_are_declined(
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_a_column_that_tells_rows_apart_makes_up_for_one_that_cannot_be_compared(
+def test_a_column_that_distinguishes_rows_replaces_one_that_cannot_be_compared(
     other: tuple[pa.Array, dict[str, Any]],
 ) -> None:
     values, how = other
@@ -310,7 +310,7 @@ CHANGED: dict[str, tuple[pa.Table, pa.Table]] = {
         pa.table({"k": [1, 1], "v": pa.array([Decimal("1.0")] * 2, pa.decimal128(9, 1))}),
         pa.table({"k": [1, 1], "v": pa.array([Decimal("1.00")] * 2, pa.decimal128(9, 2))}),
     ),
-    "a moment lost its zone": (
+    "a timestamp lost its zone": (
         pa.table({"k": [1, 1], "v": pa.array([MOMENTS[1]] * 2, pa.timestamp("us", "UTC"))}),
         pa.table({"k": [1, 1], "v": pa.array([MOMENTS[1]] * 2, pa.timestamp("us"))}),
     ),
@@ -319,7 +319,7 @@ CHANGED: dict[str, tuple[pa.Table, pa.Table]] = {
 
 @pytest.mark.parametrize("files", CHANGED.values(), ids=CHANGED)
 def test_a_column_that_files_store_differently_is_not_compared(files: tuple[pa.Table, pa.Table]) -> None:
-    """A default, another type: the stored values say nothing, and the others do not tell the rows apart."""
+    """A default, another type: the stored values cannot be compared, and no other column distinguishes the rows."""
     disk = Disk()
     for name, table in zip(("in", "out"), files, strict=True):
         disk.write(name, table, 10)
@@ -328,8 +328,8 @@ def test_a_column_that_files_store_differently_is_not_compared(files: tuple[pa.T
         find([lost], [written], identity_of(files[1]), {})
 
 
-def test_columns_that_are_left_out_are_not_taken_for_equal() -> None:
-    """``whole=False``: rows that agree in the columns named may differ in others, which are not named."""
+def test_columns_that_are_left_out_do_not_count_as_equal() -> None:
+    """``whole=False``: rows that agree in the named columns may differ in the others."""
     table, disk = pa.table({"k": [1, 1]}), Disk()
     for name in ("in", "out"):
         disk.write(name, table, 10)
@@ -344,7 +344,7 @@ def with_ids(ids: Sequence[int | None], values: Sequence[int]) -> pa.Table:
 
 
 @pytest.mark.parametrize("stored, first", [([7, None, 9], 20), ([7, 21, 9], None)])
-def test_row_ids_are_stored_or_follow_from_the_place(stored: list[int | None], first: int | None) -> None:
+def test_row_ids_are_stored_or_follow_from_the_position(stored: list[int | None], first: int | None) -> None:
     disk = Disk()
     disk.write("in", with_ids(stored, [1, 1, 1]), 10)
     disk.write("out", with_ids([9, 21, 7], [1, 1, 1]), 10)
@@ -355,7 +355,7 @@ def test_row_ids_are_stored_or_follow_from_the_place(stored: list[int | None], f
 
 
 @pytest.mark.parametrize("ids", [[7, 7], [7, None]], ids=["twice", "unknown"])
-def test_row_ids_that_are_no_ids_are_declined(ids: list[int | None]) -> None:
+def test_row_ids_that_identify_no_row_are_declined(ids: list[int | None]) -> None:
     disk = Disk()
     disk.write("in", with_ids(ids, [1, 1]), 10)
     disk.write("out", with_ids([7, 8], [1, 1]), 10)

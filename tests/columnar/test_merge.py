@@ -1,4 +1,4 @@
-"""The columnar merge against a brute-force one: the same rows, in Spark's order, with statistics of their values."""
+"""The columnar merge against brute force: the same rows, in Spark's order, with statistics of their values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAN = float("nan")
 
 
 def at(*parts: int) -> dt.datetime:
-    """A wall clock time, without a zone."""
+    """A local time, without a zone."""
     return dt.datetime(*parts)  # type: ignore[arg-type]  # noqa: DTZ001 - the zone is the column's
 
 
@@ -68,7 +68,7 @@ def order(value: Any) -> tuple[Any, ...]:
 
 
 def bits(value: Any) -> Any:
-    """What is equal for values that no reader can tell apart."""
+    """Equal for values that no reader can distinguish."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else struct.pack("<d", value)
     return value
@@ -86,7 +86,7 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
 def jobs(
     draw: st.DrawFn,
 ) -> tuple[list[str], list[tuple[list[tuple[Any, ...]], set[int], int]], dict[str, Any]]:
-    """(kinds, files as rows with deleted positions and rows of a row group, what the task says)."""
+    """(kinds, files as rows with deleted positions and rows per row group, settings of the task)."""
     kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3))
     row = st.tuples(*(st.none() | st.sampled_from(KINDS[kind][1]) for kind in kinds))
     files: list[Any] = []
@@ -285,7 +285,7 @@ def test_timestamps_of_96_bits_are_declined_where_spark_did_not_write_them(tmp_p
     assert "may convert to its time zone" in declined(task)
 
 
-def test_a_type_that_is_not_proven_is_declined(tmp_path: Path) -> None:
+def test_an_unsupported_type_is_declined(tmp_path: Path) -> None:
     for values, kind in [
         (pa.array([1], pa.uint32()), "int64"),
         (pa.array([1], pa.int64()), "int32"),
@@ -320,7 +320,7 @@ def test_narrower_types_and_missing_columns_are_read_as_spark_reads_them(tmp_pat
 
 
 def test_a_file_without_field_ids_is_declined_where_columns_have_them(tmp_path: Path) -> None:
-    """Its columns would be taken for missing, and their values for NULL."""
+    """Its columns would count as missing, and their values as NULL."""
     for name in ("c", "C", "another"):
         task = plain_task(tmp_path, pa.table({name: [1]}), [FileColumn("c", "int64", 1, by_id=True)])
         assert "without" in declined(task)
@@ -334,7 +334,7 @@ def test_a_file_without_field_ids_is_declined_where_columns_have_them(tmp_path: 
 
 
 def test_a_name_in_another_case_is_declined(tmp_path: Path) -> None:
-    """Spark finds such a column; it must not be taken for missing."""
+    """Spark finds such a column; it must not count as missing."""
     task = plain_task(tmp_path, pa.table({"C": [1]}), [FileColumn("c", "int64")])
     assert "spells column c otherwise" in declined(task)
 
@@ -348,7 +348,7 @@ def test_columns_are_found_by_their_id_and_written_under_their_new_name(tmp_path
     assert rows_of([file]) == [(1,), (2,)]
 
 
-def test_a_file_with_other_rows_than_the_log_has_is_declined(tmp_path: Path) -> None:
+def test_a_file_whose_row_count_differs_from_the_log_is_declined(tmp_path: Path) -> None:
     task = plain_task(tmp_path, pa.table({"c": [1, 2]}), [FileColumn("c", "int64")])
     assert "2 rows in a file" in declined(replace(task, inputs=(replace(task.inputs[0], rows=3),)))
     beyond = replace(task.inputs[0], deleted=pack(np.array([2])))
@@ -357,7 +357,7 @@ def test_a_file_with_other_rows_than_the_log_has_is_declined(tmp_path: Path) -> 
 
 # ------------------------------------------------------------------------------------------------------ the files
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd", "gzip"])
-def test_the_codec_of_the_inputs_is_kept_unless_another_is_named(tmp_path: Path, codec: str) -> None:
+def test_the_codec_of_the_inputs_is_kept_unless_another_is_set(tmp_path: Path, codec: str) -> None:
     task = plain_task(tmp_path, pa.table({"c": [1]}), [FileColumn("c", "int64")], compression=codec)
 
     def of(file: WrittenFile) -> str:
@@ -373,7 +373,7 @@ def test_the_codec_of_the_inputs_is_kept_unless_another_is_named(tmp_path: Path,
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
 @pytest.mark.parametrize("of_input", [0.2, 1.0])
 def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: str, of_input: float) -> None:
-    """Whether rows become smaller or larger by the sort: the size is measured while a file is written."""
+    """Whether sorting makes rows smaller or larger: the size is measured while a file is written."""
     rng = np.random.default_rng(1)
     rows = 1_000_000
     table = pa.table(
@@ -393,7 +393,7 @@ def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: s
         assert 0.85 * task.target_bytes <= file.bytes <= 1.15 * task.target_bytes, [f.bytes for f in written]
 
 
-def test_rows_are_spread_evenly_where_they_fill_no_whole_number_of_files(tmp_path: Path) -> None:
+def test_rows_are_spread_evenly_where_the_last_file_would_not_be_full(tmp_path: Path) -> None:
     table = pa.table({"c": np.random.default_rng(1).integers(0, 2**62, 25_000)})
     task = plain_task(tmp_path, table, [FileColumn("c", "int64")])
     sizes = [file.rows for file in merge(replace(task, target_rows=10_000))]

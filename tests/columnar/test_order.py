@@ -1,4 +1,4 @@
-"""What a search reads, and in which order: no more columns and row groups than it takes."""
+"""What a search reads, and in which order: no more columns and row groups than needed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def search(table: pa.Table, lost: Sequence[int]) -> list[int]:
-    """The ``id`` of what is found for rows of these numbers, lost from inputs in which each lies anywhere."""
+    """The ``id`` of the rows found for these lost rows, which are spread randomly over the inputs."""
     order = np.random.default_rng(5).permutation(table.num_rows)
     inputs = np.array_split(order, INPUTS)
     by_far = table.sort_by("far")
@@ -67,7 +67,7 @@ def search(table: pa.Table, lost: Sequence[int]) -> list[int]:
     return sorted(by_far["id"].take(pa.array(found["out"])).to_pylist())
 
 
-def test_rows_lost_everywhere_are_found_by_one_column_that_tells_them_apart(
+def test_rows_lost_everywhere_are_found_by_one_column_that_distinguishes_them(
     reads: list[tuple[str, int]],
 ) -> None:
     table = columns()
@@ -75,24 +75,24 @@ def test_rows_lost_everywhere_are_found_by_one_column_that_tells_them_apart(
     assert search(table, lost) == sorted(table["id"].take(pa.array(lost)).to_pylist())
     read = Counter(column for column, _ in reads)
     groups = ROWS // GROUP
-    assert read["far"] <= groups // INPUTS + 1, "the key of one input says that no row group can be left out"
+    assert read["far"] <= groups // INPUTS + 1, "the key of one input shows that no row group can be left out"
     assert read["id"] == 2 * groups, "each row group of inputs and outputs once"
-    assert read["twin"] == 0, "a column of fewer values than rows has equal ones"
+    assert read["twin"] == 0, "a column with fewer values than rows cannot distinguish them"
 
 
-def test_rows_lost_in_one_range_of_the_key_are_looked_for_there_only(reads: list[tuple[str, int]]) -> None:
+def test_rows_lost_in_one_range_of_the_key_are_searched_only_there(reads: list[tuple[str, int]]) -> None:
     table = columns()
     lost = np.flatnonzero(table["far"].to_numpy() < 5 * ROWS).tolist()
     assert len(lost) > 50
     assert search(table, lost) == sorted(table["id"].take(pa.array(lost)).to_pylist())
     inputs = 2 * INPUTS  # two row groups in each
     assert len(reads) <= 2 * inputs + 2 * 2 + ROWS // GROUP // INPUTS, (
-        "key and number, and the key of one input"
+        "the key and the id, and the key of one input"
     )
 
 
 @pytest.mark.parametrize("upto", [1, 65_536, 65_537, 100_000, 199_999, 200_000])
-def test_the_first_rows_of_a_row_group_are_those_of_all_of_it(upto: int) -> None:
+def test_reading_the_first_rows_equals_the_start_of_the_whole_row_group(upto: int) -> None:
     values = np.random.default_rng(upto).integers(0, 10**9, 200_000)
     nested = pa.StructArray.from_arrays([pa.array(values), pa.array(values % 7)], names=["x", "y"])
     data = file_of(pa.table({"k": values, "s": nested}), group=200_000, plain=False)

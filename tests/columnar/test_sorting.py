@@ -21,7 +21,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
     nulls=st.booleans(),
 )
 @example(seed=1, least=LEAST, width=64, rows=700, run=1, nulls=False)  # no bit is left for positions
-@example(seed=1, least=LEAST, width=54, rows=700, run=1, nulls=False)  # each bit is used
+@example(seed=1, least=LEAST, width=54, rows=700, run=1, nulls=False)  # every bit is used
 @example(seed=1, least=-5, width=3, rows=700, run=1, nulls=True)  # many rows of one key
 def test_rows_of_one_key_stay_in_their_order(
     seed: int, least: int, width: int, rows: int, run: int, nulls: bool

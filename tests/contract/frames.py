@@ -37,5 +37,5 @@ def frame(spark: SparkSession, kinds: Kinds, rows: Sequence[Row]) -> DataFrame:
     """Rows as one partition."""
     schema = pa.schema([(n, _arrow(k)) for n, k in kinds.items()])
     made = shim().from_arrow(spark, pa.Table.from_pylist(list(rows), schema)).coalesce(1)
-    # PySpark 4.0 and 3.5 take a timestamp without a time zone for one with the session's.
+    # PySpark 4.0 and 3.5 read a timestamp without a time zone as one in the session's.
     return made.select(*[made[quote(name)].cast(sql_type(kind)).alias(name) for name, kind in kinds.items()])

@@ -1,4 +1,4 @@
-"""The contract of an adapter, for Delta tables: with deletion vectors, and without."""
+"""The contract of an adapter on Delta tables, with and without deletion vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.delta.scene import Scene
 
 pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
-# Delta keeps no bounds of text as raw bytes, nor of booleans.
+# Delta keeps no bounds of binary columns, nor of booleans.
 WITH_BOUNDS = tuple(kind for kind in SAMPLES if kind not in ("binary", "boolean"))
 
 
@@ -77,7 +77,7 @@ class DeltaHarness:
 
 
 class TestDelta(AdapterContract):
-    """Column mapping too: a key's name may hold what a Parquet name may not."""
+    """Also with column mapping: the name of a key column may contain characters that Parquet does not allow."""
 
     capabilities = Capabilities(
         row_deletes=True, stores_level=True, row_lineage=True, time_travel=True, native_key=True
@@ -95,7 +95,7 @@ class TestDelta(AdapterContract):
 
 
 class TestDeltaWithoutDeletionVectors(AdapterContract):
-    """What another kind of Delta table reads and keeps in the same way is asked of it on demand only."""
+    """Parts that equal those of the other kind of Delta table run on demand only."""
 
     deep_parts = ("SnapshotContract", "RewriteContract", "StorageContract", "CurveContract")
     capabilities = Capabilities(

@@ -93,7 +93,7 @@ class TestMemoryWithCoarseStatistics(AdapterContract):
 
 
 class TestMemoryOfAPoorFormat(AdapterContract):
-    """No row-level deletes, no place for a level: the tests of those are not collected."""
+    """No row-level deletes and no stored level: their tests are not collected."""
 
     capabilities = _capabilities(row_deletes=False, stores_level=False)
     kinds = ("int",)
@@ -103,13 +103,13 @@ class TestMemoryOfAPoorFormat(AdapterContract):
         return MemoryHarness(Settings(row_deletes=False, stores_level=False))
 
 
-def test_what_a_format_lacks_is_not_collected() -> None:
+def test_tests_of_missing_capabilities_are_not_collected() -> None:
     name = "test_outputs_have_their_level_and_key"
     assert getattr(TestMemoryOfAPoorFormat, name) is None
     assert getattr(TestMemory, name) is not None
 
 
-def test_an_expectation_about_no_test_is_refused() -> None:
+def test_an_expected_failure_of_an_unknown_test_is_refused() -> None:
     with pytest.raises(TypeError, match="test_no_such"):
 
         class Wrong(AdapterContract):

@@ -1,8 +1,8 @@
 """Brute force over Python values: the meaning of depth, without a rank, an array or a sort.
 
-A block is a set of closed intervals of tuples. Its values cover the box's diagonal [(lo1, lo2 …), (hi1, hi2 …)];
-inside a tuple NULL is the least value, and NULLs in the first column beside values are a second interval over
-all tuples that begin with NULL. Without statistics it covers everything. Blocks of different groups never meet.
+A block is a set of closed intervals of tuples. Its values cover the box's diagonal [(lo1, lo2 …), (hi1, hi2 …)]; inside
+a tuple NULL is the least value, and NULLs in the first column beside values are a second interval over all tuples that
+begin with NULL. Without statistics it covers everything. Blocks of different groups never meet.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def depth_at(blocks: list[Covered], group: Any, point: Point) -> int:
 
 
 def folded_at(blocks: list[Covered], group: Any, point: Point) -> int:
-    """Depth, where each block that ends at the point is paired with one that starts there, and a pair is one."""
+    """Depth where a block that ends at the point and one that starts there count as one."""
     mine = [i for b in blocks if b.group == group for i in b.intervals]
     ending = sum(i.hi == point and i.lo < point for i in mine)
     starting = sum(i.lo == point and i.hi > point for i in mine)
@@ -97,7 +97,7 @@ def average(blocks: list[Covered]) -> float:
 
 
 def block_depth(blocks: list[Covered], block: Covered) -> int:
-    """The deepest point under the block; of one without statistics, at least what covers everything."""
+    """The deepest point under the block; without statistics, at least the depth of blocks that cover everything."""
     blind = sum(b.missing and b.group == block.group for b in blocks)
     under = [depth_at(blocks, group, point) for group, point in points(blocks) if block.covers(group, point)]
     return max([blind, *under])

@@ -1,4 +1,4 @@
-"""Tables on paper for the tests of decisions: blocks as rows of numbers."""
+"""Tables on paper for tests of decisions: blocks as rows of numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BEGAN = 1_700_000_000_000
 def snapshot_of(
     rows: Sequence[tuple[Any, Any, int, float]], *, kind: str = "int", level: int | list[int] = 0, **more: Any
 ) -> Snapshot:
-    """Blocks as (lo, hi, bytes, hours after it all began), named a, b, c … ; ``more`` are columns of blocks."""
+    """Blocks as (lo, hi, bytes, hours since BEGAN), named a, b, c …; ``more`` are columns of blocks."""
     key = ClusterKey((KeyColumn(("k",), kind, "1"),))
     n = len(rows)
     levels = level if isinstance(level, list) else [level] * n
@@ -46,12 +46,12 @@ def snapshot_of(
 
 
 def at(hours: float, **more: Any) -> Env:
-    """The world so many hours after it all began."""
+    """The environment so many hours after BEGAN."""
     return Env(now_ms=int(BEGAN + hours * HOUR_MS), **more)
 
 
 def plan_of(snapshot: Snapshot, env: Env, **options: Any) -> Plan:
-    """What ``adaptive`` plans; options with underscores for hyphens."""
+    """The plan of ``adaptive``; options with underscores for hyphens."""
     named = {name.replace("_", "-"): value for name, value in options.items()}
     return make_plan(snapshot, [ADAPTIVE], resolve(named), env)
 
@@ -62,7 +62,7 @@ def inputs(plan: Plan) -> list[str]:
 
 
 def reasons(plan: Plan) -> dict[str, int]:
-    """The codes of why blocks are left, and how many."""
+    """Codes of the reasons why blocks are left → number of blocks."""
     return {left.reason.code: left.blocks for left in plan.left}
 
 

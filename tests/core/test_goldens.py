@@ -1,4 +1,4 @@
-"""The worked examples of the seeds, and what the policies make of drawn blocks. See ``lakekeeper.testing.golden``."""
+"""Worked examples of the policies' sources, and plans of drawn blocks. See ``lakekeeper.testing.golden``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class State:
         return commands[case.command](case)
 
     def define(self, case: Case) -> str:
-        """Blocks to work on, printed as they were understood."""
+        """Blocks for the commands that follow, printed as parsed."""
         self.snapshot = parse_blocks(case.input, parse_key(case.named.get("key", "k:int")))
         return print_blocks(self.snapshot)
 
@@ -94,7 +94,7 @@ class State:
         )
 
     def pick(self, case: Case) -> str:
-        """What policies, by name, make of the blocks at ``now`` (ms); options and fields of policies as arguments."""
+        """The plan of the named policies at ``now`` (ms); options and fields of policies as arguments."""
         now = int(case.named.get("now", 0))
         policies = [_policy(POLICIES[word], case.named) for word in case.words]
         known = {"now"} | {field.name for policy in policies for field in fields(policy)}
@@ -103,7 +103,7 @@ class State:
         return "\n".join([*map(_task, plan.tasks), *_left(plan)])
 
     def reasons(self, case: Case) -> str:
-        """Reasons, one a line as its code and facts, in the sentences that are printed."""
+        """Reasons, one a line as its code and facts, printed as sentences."""
         return "\n".join(str(parse_reason(line)) for line in case.input.splitlines())
 
 
@@ -126,13 +126,13 @@ def _number(text: str) -> int | float:
 
 
 def _policy(policy: Any, given: Mapping[str, str]) -> Any:
-    """The policy with the fields that are given."""
+    """The policy with the given fields."""
     mine = {field.name for field in fields(policy)} - {"name"}
     return replace(policy, **{name: literal_eval(value) for name, value in given.items() if name in mine})
 
 
 def _names(snapshot: Snapshot, intervals: Intervals) -> list[str]:
-    """The value at each point; of NULL and of unknown bounds, what stands for them."""
+    """The value at each point; for NULL and unknown bounds, their symbol."""
     names = [""] * intervals.points
     for i, block in enumerate(snapshot.blocks):
         known = block.lo[0] is not None
@@ -165,7 +165,7 @@ def said(reason: Reason) -> str:
 
 
 def _value(name: str, value: Fact) -> str:
-    """Bytes in the unit of the drawings where they are whole, ranges as ``least..most``."""
+    """Bytes in the unit of the drawings where they are a whole number of it, ranges as ``least..most``."""
     if isinstance(value, tuple):
         return "..".join(dict.fromkeys(_value(name, each) for each in value))
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Information, plans and reports in a notebook: the numbers of their text, escaped, small, and without scripts."""
+"""Information, plans and reports in a notebook: the numbers of their text, escaped, small, without scripts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_information_shows_its_numbers() -> None:
     assert dict(re.findall(r'data-name="depth_(\d+)" value="(\d+)"', info._repr_html_()))["64"] == "40"
 
 
-def test_a_plan_shows_each_group_and_why_and_what_it_leaves() -> None:
+def test_a_plan_shows_each_group_and_why_and_the_blocks_that_it_leaves() -> None:
     plan = planned()
     shown = words(plan._repr_html_())
     assert f"to merge 1 group: {plan.input_files} files" in shown
@@ -76,7 +76,7 @@ def test_a_plan_shows_each_group_and_why_and_what_it_leaves() -> None:
     assert str(left.left[0].reason) in words(left._repr_html_())
 
 
-def test_of_many_groups_twenty_are_shown_and_the_rest_counted() -> None:
+def test_of_many_groups_twenty_are_shown_and_the_others_counted() -> None:
     plan = planned()
     many = replace(plan, tasks=[*plan.tasks] * 50)
     assert many._repr_html_().count("<code>") == 20

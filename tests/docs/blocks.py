@@ -1,11 +1,11 @@
 """Blocks of code of a page, and how each is run: Python as it is, commands in a shell, SQL by ``lk.sql``.
 
-A comment in the line above a block says what is done with it instead::
+A comment in the line above a block overrides that::
 
     <!-- not run: why -->       nothing
     <!-- file: app.py -->       the reader saves it under this name
 
-Blocks that are no program, such as output, confs and YAML, are left out unless they are a file.
+Blocks that are not programs, such as output, confs and YAML, are left out unless they are a file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OWN_PROCESS = frozenset({"run"})
 
 @dataclass(frozen=True)
 class Block:
-    """Code of a page; ``line`` is that of its first line, ``why`` says why it is not run, ``file`` where to save it."""
+    """A block of code of a page; ``line`` is its first line, ``why`` why it is not run, ``file`` where to save it."""
 
     kind: str
     code: str
@@ -50,7 +50,7 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """Whether there is something to do: to run it, or to save it."""
+        """Whether it is run or saved."""
         return bool(self.file) or (self.kind in RUN and not self.why)
 
 
@@ -64,7 +64,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def to_run(page: Path) -> list[Block]:
-    """What a reader of a page does, in order; first what the page says it builds on."""
+    """The steps of a reader of a page, in order; first those that the page says it builds on."""
     text = page.read_text()
     before = (
         [block for section in _SECTIONS for block in blocks(_section(section))] if _BEFORE in text else []
@@ -94,7 +94,7 @@ def commands(code: str) -> Iterator[list[str]]:
 
 
 def run(block: Block, names: dict[str, Any], page: Path) -> None:
-    """Run a block in this process, or save it; what it defines is in ``names``.
+    """Run a block in this process, or save it; names that it defines are in ``names``.
 
     Raises AssertionError with the place and the block.
     """
@@ -123,7 +123,7 @@ def _python(block: Block, names: dict[str, Any], page: Path) -> None:
 
 
 def _command(words: list[str]) -> None:
-    """Lakekeeper's commands run in this process, in its session; others, and those that replace it, do not."""
+    """Lakekeeper's commands run in this process, in its session; others, and those that replace the process, do not."""
     ours = words[0] == "lakekeeper" and words[1] not in _OWN_PROCESS
     if ours:
         code = main(words[1:])
@@ -135,7 +135,7 @@ def _command(words: list[str]) -> None:
 
 
 def process(command: list[str], folder: Path) -> int:
-    """The exit code of a command in a process with a session of its own, started in a folder; its stderr is shown."""
+    """The exit code of a command in a process with its own session, started in a folder; its stderr is shown."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
     done = subprocess.run(
         command,

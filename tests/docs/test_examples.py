@@ -1,4 +1,4 @@
-"""The quickstart and each how-to, block by block, in an empty folder: a stranger's path works.
+"""The quickstart and each how-to, block by block, in an empty folder: they work for a new user.
 
 `tests.docs.walk` runs the same blocks as a reader does: from the wheel, with a Spark for each command.
 """
@@ -47,14 +47,14 @@ def _params() -> list[Any]:
 def place(
     spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
-    """An empty folder. Tables that the page makes in the session's own catalog are dropped."""
+    """An empty folder. Tables that the page creates in the session's own catalog are dropped."""
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     spark.sql("DROP DATABASE IF EXISTS spark_catalog.db CASCADE")
 
 
 def _here(block: Block, catalog: str, place: Path, spark: SparkSession) -> Block:
-    """A block for the session of the tests: a catalog of its own, and the folders of a JVM that runs elsewhere."""
+    """A block for the tests' session: a catalog of its own, and folders of a JVM with another working directory."""
     managed = str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:")
     code = re.sub(r"\bice\b", catalog, block.code)
     code = re.sub(r"(?<![\w/-])warehouse/db\.db", f"{managed}/db.db", code)
@@ -78,7 +78,7 @@ def test_each_block_of_a_page_runs(page: Path, place: Path, spark: SparkSession)
                 value.stop()
 
 
-def test_pages_mark_few_blocks_and_say_why() -> None:
+def test_pages_mark_few_blocks_as_not_run_and_say_why() -> None:
     programs = [block for page in PAGES for block in blocks(page.read_text()) if block.kind in RUN]
     marked = [block.why.strip() for block in programs if block.why]
     assert len(programs) > 40
@@ -86,14 +86,14 @@ def test_pages_mark_few_blocks_and_say_why() -> None:
     assert all(marked)
 
 
-def test_other_pages_mark_what_they_do_not_run() -> None:
+def test_other_pages_mark_every_block_as_not_run() -> None:
     others = [page for page in DOCS.rglob("*.md") if page not in PAGES]
     assert len(others) > 20
     for page in others:
         assert [b.line for b in blocks(page.read_text()) if b.kind in RUN and not b.why] == [], page.name
 
 
-def test_a_page_builds_on_what_it_says() -> None:
+def test_a_page_builds_only_on_the_steps_that_it_names() -> None:
     first = [block.code for block in to_run(QUICKSTART)]
     for page in PAGES:
         own = [block.code for block in blocks(page.read_text()) if block.runs]
@@ -102,7 +102,7 @@ def test_a_page_builds_on_what_it_says() -> None:
         assert before or not any(re.search(r"\bspark\b|ice\.db", code) for code in own) or page == QUICKSTART
 
 
-def test_the_reader_of_pages_finds_what_is_planted() -> None:
+def test_the_parser_of_pages_finds_planted_blocks() -> None:
     page = (
         "# T\n```python\nx = 1\n```\n<!-- not run: a cluster -->\n```sh\nspark-submit\n```\n```text\nout\n```\n"
         "<!-- file: a.conf -->\n```properties\na b\n```\n"
@@ -136,8 +136,8 @@ def test_a_command_that_fails_fails_the_page(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.delta
 @pytest.mark.iceberg
 @pytest.mark.slow
-def test_the_quickstart_begins_in_an_empty_folder_with_a_session_of_its_own(tmp_path: Path) -> None:
-    """The test above runs in the session of the tests, which has started."""
+def test_the_quickstart_begins_in_an_empty_folder_with_its_own_session(tmp_path: Path) -> None:
+    """The test above runs in the session of the tests, which is already running."""
     python = [block.code for block in to_run(QUICKSTART) if block.kind == "python"]
     assert process([sys.executable, "-c", "\n".join(python[:3])], tmp_path) == 0
     assert (tmp_path / "warehouse" / "catalog.db").is_file()

@@ -44,11 +44,11 @@ for block in json.load(sys.stdin):
         subprocess.run(["bash", "-euc", block["code"]], check=True)
 print("--- end ---", flush=True)
 """
-"""What a reader with a Python prompt and a shell does; lakekeeper is imported by the pages alone."""
+"""Runs the blocks as a reader with a Python prompt and a shell would; only the pages import lakekeeper."""
 
 
 def main(chosen: list[str]) -> int:
-    """Walk through the pages of these names, or all; 1 if one failed."""
+    """Walk through the named pages, or all; 1 if one failed."""
     python = environment()
     failed = 0
     for page in PAGES:
@@ -62,7 +62,7 @@ def main(chosen: list[str]) -> int:
 
 
 def environment() -> Path:
-    """The Python of a new virtual environment with the wheel of the repository as it is."""
+    """The Python of a new virtual environment with a wheel of the repository's current state."""
     shutil.rmtree(PLACE, ignore_errors=True)
     wheels, home = PLACE / "wheel", PLACE / "venv"
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels)]

@@ -1,4 +1,4 @@
-"""The table that tests of vacuums and of the trash begin with."""
+"""The table of the tests of vacuums and of the trash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.engine.vacuums import DAY
 
 @pytest.fixture(params=[True, False], ids=["linear", "expiring"])
 def table(request: pytest.FixtureRequest) -> MemoryTable:
-    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
+    """Five versions of one row each, a day apart; each replaces the files of the previous one."""
     made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
     for day in range(5):
         made.later(DAY)

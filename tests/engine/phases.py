@@ -10,7 +10,7 @@ BEFORE_COMMIT = ("planned", "read", "written", "before_commit")
 
 
 class At:
-    """An observer that acts once, at the first time that a phase is told."""
+    """An observer that acts once, at the first occurrence of a phase."""
 
     def __init__(self, phase: str, act: Callable[[], object]) -> None:
         self.phase = phase

@@ -1,4 +1,4 @@
-"""A table of the memory lake with everything that the engine needs to work on it, and a clock that never waits."""
+"""A table of the memory lake with everything that the engine needs to maintain it, and a clock that never waits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
 
 @dataclass
 class Scene:
-    """A table, its adapter, a runner, and the pauses that the engine asked for (seconds).
+    """A table, its adapter, a runner, and the pauses that the engine requested (seconds).
 
     ``tick_ms`` is how far the clock moves each time it is read.
     """
@@ -97,7 +97,7 @@ class Scene:
 
 
 def intent(table: MemoryTable, run_id: str = "r-1", **changed: Any) -> Intent:
-    """A rewrite of the table that registers now, for a day."""
+    """The intent of a rewrite that registers now, with a timeout of a day."""
     known = {"kind": "rewrite", "at_ms": table.now_ms, "table_uuid": table.uuid, "timeout_ms": 24 * HOUR_MS}
     return Intent(run_id, **{**known, **changed})
 
@@ -123,7 +123,7 @@ def overlapping(batches: int = 6, size: int = 10, *, settings: Settings | None =
 
 
 def groups_apart(groups: int = 4, *, files: int = 3, size: int = 8) -> Scene:
-    """``groups`` stretches of the key, far from one another, each of ``files`` fully overlapping files."""
+    """``groups`` ranges of the key, far from one another, each of ``files`` fully overlapping files."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"})
     for g in range(groups):
         for f in range(files):

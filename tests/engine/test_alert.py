@@ -1,4 +1,4 @@
-"""The alert command: real processes that read their input, fail, or are not there."""
+"""The alert command: real processes that read their input, fail, or do not exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def appending(path: Path) -> str:
     return shlex.join([sys.executable, "-c", program, str(path)])
 
 
-def test_each_trouble_is_reported_once_until_it_is_over(tmp_path: Path) -> None:
+def test_each_problem_is_reported_once_until_it_is_over(tmp_path: Path) -> None:
     out = tmp_path / "alerts"
     alerts = Alerts(appending(out))
     for each in (report("a"), report("a"), report("a", "b", unmatched=True), report(), report("a")):
@@ -40,7 +40,7 @@ def test_each_trouble_is_reported_once_until_it_is_over(tmp_path: Path) -> None:
     assert told[0]["tables"][0]["reason"]["text"] == "boom"
 
 
-def test_nothing_wrong_starts_nothing(tmp_path: Path) -> None:
+def test_without_a_problem_nothing_is_started(tmp_path: Path) -> None:
     Alerts(appending(tmp_path / "alerts")).after(report())
     Alerts(None).after(report("a"))
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The loop that every commit runs in: how often and how long it tries, and what it believes."""
+"""The loop that every commit runs in: how often and how long it retries, and which answers it trusts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakekeeper.errors import Conflict, Rejected, Unknown
 
 @dataclass
 class Commit:
-    """A commit that meets one outcome after another, on a clock that only waits move."""
+    """A commit with one outcome after another, on a clock that only waits advance."""
 
     outcomes: Iterator[Exception | str]
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def test_attempts_that_do_not_count_are_bounded_by_time_alone() -> None:
     assert commit.pauses == []
 
 
-def test_the_work_is_brought_up_to_date_after_the_wait() -> None:
+def test_the_work_is_refreshed_after_the_wait() -> None:
     commit = Commit(lost(2, "landed"))
     seen: list[int] = []
     assert commit.run(lambda _: Retry(resume=lambda: seen.append(len(commit.pauses)))) == "landed"
@@ -117,7 +117,7 @@ def test_a_commit_that_landed_at_the_last_attempt_is_the_result() -> None:
     assert commit.run(lambda _: "it landed") == "it landed"
 
 
-def test_an_unknown_outcome_is_settled_and_never_repeated() -> None:
+def test_an_unknown_outcome_is_settled_and_never_retried() -> None:
     commit = Commit(lost(0, Unknown("no answer"), "twice"))
     assert commit.run(settle=lambda doubt: f"settled: {doubt}") == "settled: no answer"
     with pytest.raises(Unknown, match="no answer"):

@@ -1,4 +1,4 @@
-"""What a call reports that lets a format compact its metadata; the formats' own work is tested on real tables."""
+"""The report of a call that lets a format compact its metadata; tests on real tables cover the formats' part."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(adapter: Any, *, dry_run: bool = False) -> Any:
     return compact_metadata(adapter, resolve(), dry_run=dry_run, clock=clock)
 
 
-def test_the_report_has_what_the_format_did_and_how_long_it_took() -> None:
+def test_the_report_has_the_formats_result_and_the_duration() -> None:
     report = run(Manifests())
     assert (report.table, report.version, report.changed, report.duration_ms) == ("db.t", 7, True, 250)
     assert str(report) == "db.t: 40 files became 2; metadata files: 40 -> 2"

@@ -1,4 +1,4 @@
-"""Statistics that are missing are computed; rows, deletes and users' commits stay as they are."""
+"""Missing statistics are computed; rows, deletes and users' commits stay as they are."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_jobs_are_marked_with_the_run(scene: Scene, monkeypatch: pytest.MonkeyPa
     assert scene.runner.working_now == []
 
 
-def test_a_budget_ends_the_call_and_the_next_one_goes_on(scene: Scene) -> None:
+def test_a_budget_ends_the_call_and_the_next_one_continues(scene: Scene) -> None:
     sizes = [entry.file.bytes for entry in scene.table.current.files.values()]
     first = computed(scene, options={"budget-bytes": sum(sizes[:2])})
     assert (first.described_data_files_count, lacking(scene)) == (2, 4)
@@ -93,7 +93,7 @@ RIVALS: dict[str, tuple[Callable[[Scene], object], int]] = {
     "delete of all": (lambda scene: scene.table.delete("k >= 0"), 0),
     "overwrite": (lambda scene: scene.table.overwrite(rows(1, 2)), 1),
 }
-"""What another writer does, and the files that have no statistics then."""
+"""What another writer does, and how many files have no statistics afterwards."""
 
 
 @pytest.mark.parametrize("phase", ["planned", "written", "before_commit"])
@@ -107,7 +107,7 @@ def test_a_user_who_commits_first_loses_nothing(scene: Scene, rival: str, phase:
     assert lacking(scene) == left
 
 
-def test_nothing_is_committed_where_every_file_has_gone(scene: Scene) -> None:
+def test_nothing_is_committed_where_every_file_is_gone(scene: Scene) -> None:
     report = computed(scene, once_at("before_commit", lambda: scene.table.overwrite(rows(1, 2))))
     assert (report.status, report.ended.code) == ("idle", Code.FILES_CHANGED)
     assert scene.table.current.operation == "OVERWRITE"
@@ -136,7 +136,7 @@ def test_a_lost_attempt_is_repeated_without_reading_again(
     assert len(scene.table.touched.data_reads) == 6
 
 
-def test_the_outcome_of_a_commit_is_looked_up(scene: Scene) -> None:
+def test_an_unknown_outcome_is_settled_by_the_log(scene: Scene) -> None:
     scene.adapter.faults.outcomes.append("unknown, landed")
     report = computed(scene)
     assert (report.status, report.version_after) == ("done", scene.table.current.number)

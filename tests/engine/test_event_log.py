@@ -1,4 +1,4 @@
-"""Workloads out of event logs: what is read, what is left out, and what a file that is none is told."""
+"""Workloads from event logs: what is read, what is left out, and errors for files that are not event logs."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_scans_have_their_filters_files_and_costs(tmp_path: Path) -> None:
     assert (seen.start_ms, seen.end_ms) == (1000, 2500)
 
 
-def test_a_table_is_known_by_location_too_and_others_are_not_counted(tmp_path: Path) -> None:
+def test_a_table_is_known_by_location_too_and_other_tables_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "app").write_bytes(log(*query(1, plan(scan("[EqualTo(k,7)]", name="")), at=1000)))
     assert len(read_workload([tmp_path / "app"], "t", ["/wh/t"])) == 1
     assert len(read_workload([tmp_path / "app"], "t", ["/wh/other", "db.x"])) == 0
 
 
-def test_tables_that_are_read_together_have_what_each_has_alone(tmp_path: Path) -> None:
+def test_tables_read_together_get_the_same_workloads_as_alone(tmp_path: Path) -> None:
     (tmp_path / "app").write_bytes(log(*QUERIES))
     tables = {"db.t": DELTA, "db.other": ("spark_catalog.db.other",), "db.none": ("db.none",)}
     together = read_workloads([tmp_path / "app"], tables)
@@ -115,7 +115,7 @@ def test_tables_that_are_read_together_have_what_each_has_alone(tmp_path: Path) 
     assert [len(together[table]) for table in tables] == [2, 1, 0]
 
 
-def test_our_own_reads_are_no_queries(tmp_path: Path) -> None:
+def test_lakekeepers_own_reads_are_not_queries(tmp_path: Path) -> None:
     own = query(1, plan(scan("[]")), at=1000, description="lakekeeper db.t group 1: level 0")
     delta = query(2, plan(scan("[]", index="TahoeBatchFileIndex")), at=2000)
     (tmp_path / "app").write_bytes(log(*own, *delta))
@@ -142,7 +142,7 @@ def test_a_rolling_directory_is_read_part_by_part(tmp_path: Path) -> None:
     assert [s.at_ms for s in read_workload([tmp_path], "t", DELTA).scans] == [1000, 2000]
 
 
-def test_a_query_that_goes_on_in_the_next_part_is_one(tmp_path: Path) -> None:
+def test_a_query_that_continues_in_the_next_part_is_one_query(tmp_path: Path) -> None:
     home = tmp_path / "eventlog_v2_app"
     home.mkdir()
     (home / "events_1_app").write_bytes(log(*QUERIES[:2]))
@@ -151,12 +151,12 @@ def test_a_query_that_goes_on_in_the_next_part_is_one(tmp_path: Path) -> None:
     assert (one.files_read, one.core_seconds) == (3, 2.0)
 
 
-def test_a_log_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     (tmp_path / "app").write_bytes(log(*QUERIES)[:-80])
     assert len(read_workload([tmp_path / "app"], "t", DELTA)) == 2
 
 
-def test_the_plan_that_was_carried_out_counts(tmp_path: Path) -> None:
+def test_the_executed_plan_counts(tmp_path: Path) -> None:
     update = {
         "Event": UI + "SparkListenerSQLAdaptiveExecutionUpdate",
         "executionId": 1,
@@ -168,13 +168,13 @@ def test_the_plan_that_was_carried_out_counts(tmp_path: Path) -> None:
     assert one.filters == {"k": (Span("8", "8"),)}
 
 
-def test_filters_that_can_not_be_read_are_counted(tmp_path: Path) -> None:
+def test_filters_that_cannot_be_parsed_are_counted(tmp_path: Path) -> None:
     (tmp_path / "app").write_bytes(log(*query(1, plan(scan("[Odd(k,7)]")), at=1000)))
     seen = read_workload([tmp_path / "app"], "t", DELTA)
     assert (len(seen), seen.unread, seen.scans[0].filters) == (1, 1, {})
 
 
-def test_moments_are_printed_in_the_zone_of_the_jvm_that_logged_them(tmp_path: Path) -> None:
+def test_timestamps_are_printed_in_the_zone_of_the_jvm_that_logged_them(tmp_path: Path) -> None:
     zone = {
         "Event": "SparkListenerEnvironmentUpdate",
         "System Properties": {"user.timezone": "Europe/Berlin"},
@@ -204,7 +204,7 @@ def test_an_iceberg_scan_is_read_from_its_text(tmp_path: Path) -> None:
     assert one.files_read == 3
 
 
-def test_a_workload_that_was_kept_is_read_back(tmp_path: Path) -> None:
+def test_a_saved_workload_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "app").write_bytes(log(*QUERIES))
     seen = read_workload([tmp_path / "app"], "t", DELTA)
     (tmp_path / "kept.json").write_text(seen.to_json())
@@ -224,12 +224,12 @@ WRONG: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize("name, data, told", WRONG)
-def test_a_file_that_is_no_event_log_is_named(tmp_path: Path, name: str, data: bytes, told: str) -> None:
+@pytest.mark.parametrize("name, data, said", WRONG)
+def test_a_file_that_is_not_an_event_log_is_named(tmp_path: Path, name: str, data: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(OptionError, match=f"(?s){name}.*event log") as caught:
         read_workload([tmp_path / name], "t", DELTA)
-    assert told in str(caught.value)
+    assert said in str(caught.value)
 
 
 def test_a_missing_path_and_an_empty_directory_are_named(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_missing_path_and_an_empty_directory_are_named(tmp_path: Path) -> None
         read_workload([tmp_path], "t", DELTA)
 
 
-def test_a_directory_without_any_log_names_what_is_wrong(tmp_path: Path) -> None:
+def test_a_directory_without_a_log_names_the_file_that_is_not_one(tmp_path: Path) -> None:
     (tmp_path / "readme").write_text("hello")
     with pytest.raises(OptionError, match="readme"):
         read_workload([tmp_path], "t", DELTA)

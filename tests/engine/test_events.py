@@ -1,4 +1,4 @@
-"""Phases of a run, as an observer is shown them."""
+"""Phases of a run, as an observer gets them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakekeeper.engine.events import Events
 from tests.engine.scene import overlapping
 
 
-def test_phases_are_told_in_order() -> None:
+def test_phases_arrive_in_order() -> None:
     scene = overlapping()
     told: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Adapters and policies are found by name, and what is missing is said with what to install."""
+"""Adapters and policies are found by name, and errors say what to install for a missing one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, str]) -> None
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What a test has installed is gone after it."""
+    """Removes what a test installed."""
     yield
     plugins.known_entry_points.cache_clear()
 
@@ -46,7 +46,7 @@ def test_a_package_that_is_installed_later_is_found(monkeypatch: pytest.MonkeyPa
     assert plugins.find_format("delta", "db.t").name == "delta"
 
 
-def test_policies_come_in_the_order_asked_for() -> None:
+def test_policies_come_in_the_given_order() -> None:
     assert [p.name for p in plugins.find_policies(["sizes", "ranges"])] == ["sizes", "ranges"]
 
 
@@ -58,7 +58,7 @@ def test_an_unknown_policy_names_the_nearest() -> None:
         plugins.find_policies(["rnages"])
 
 
-def test_a_format_of_ours_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_with_an_adapter_of_ours_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, ("iceberg", "lakekeeper_iceberg:FORMAT"))
     with pytest.raises(
         AdapterError, match=r"db\.t: no adapter for format 'delta'.*lakekeeper-spark\[delta\]"
@@ -66,7 +66,7 @@ def test_a_format_of_ours_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> No
         plugins.find_format("delta", "db.t")
 
 
-def test_a_foreign_format_names_the_formats_that_there_are() -> None:
+def test_an_unknown_format_names_the_installed_ones() -> None:
     with pytest.raises(AdapterError, match=r"'parquet' is installed \(installed: delta, iceberg\)") as raised:
         plugins.find_format("parquet", "db.t")
     assert "[parquet]" not in str(raised.value)
@@ -107,10 +107,10 @@ LAZY = Lazy()
 """
 
 
-def test_a_package_of_somebody_elses_is_found_by_its_entry_point(
+def test_a_third_party_package_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What installing it leaves behind: a module, and a folder of metadata that names the entry point."""
+    """The result of installing it: a module, and a metadata folder that names the entry point."""
     (tmp_path / "lazy_policy.py").write_text(THEIRS)
     info = tmp_path / "lazy_policy-1.0.dist-info"
     info.mkdir()

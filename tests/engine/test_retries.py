@@ -1,4 +1,4 @@
-"""Reads that fail are repeated for a bounded time; what a further call cannot change is raised at once."""
+"""Failed reads are repeated for a bounded time; errors that another call cannot change are raised at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakekeeper.errors import (
 
 
 class Store:
-    """Answers with these, one after the other; a clock that counts its pauses."""
+    """Gives these answers, one after the other; a clock that counts its pauses."""
 
     def __init__(self, *answers: Exception | str) -> None:
         self.answers: Iterator[Exception | str] = iter(answers)
@@ -69,14 +69,14 @@ def test_a_lasting_error_is_raised_sooner_where_no_work_would_be_lost() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_another_call_cannot_change_is_raised_at_once(error: Exception) -> None:
+def test_an_error_that_another_call_cannot_change_is_raised_at_once(error: Exception) -> None:
     store = Store(error, "rows")
     with pytest.raises(type(error)):
         patiently(store.read, store.clock)
     assert store.pauses == []
 
 
-def test_an_interruption_is_no_error_of_the_store() -> None:
+def test_an_interrupt_is_not_an_error_of_the_store() -> None:
     store = Store("rows")
 
     def interrupted() -> str:

@@ -1,4 +1,4 @@
-"""The thread of a service: it repeats passes, keeps their errors, and stops without a wait."""
+"""The thread of a service: it repeats passes, keeps their errors, and stops without waiting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakekeeper.engine.service import Service
 
 
 def _service(one_pass: Callable[[], AutoReport]) -> Service:
-    # A pause far beyond the test: only stop() ends it, so no test waits for one.
+    # The pause is far longer than a test: only stop() ends it, so no test waits for one.
     return Service(one_pass, 86_400)
 
 
@@ -41,7 +41,7 @@ def test_a_service_stopped_during_a_pass_lets_it_finish() -> None:
     assert (len(service.reports), service.passes) == (1, 1)
 
 
-def test_a_pass_that_raises_is_kept_and_the_next_one_runs() -> None:
+def test_the_error_of_a_pass_is_kept_and_the_next_one_runs() -> None:
     answers = iter([RuntimeError("catalog is down"), AutoReport((), 1)])
     service = Service(lambda: _next(answers), 0.001).start()
     assert service.wait(2, timeout=30)
@@ -69,8 +69,8 @@ def test_a_service_that_never_started_stops() -> None:
     _service(lambda: AutoReport((), 1)).stop()
 
 
-def test_what_was_written_is_seen_before_the_pause_is_over() -> None:
-    """The early pass comes a fifteenth of the pause after the last one, and does not put off the whole one."""
+def test_written_data_is_seen_before_the_pause_is_over() -> None:
+    """An early pass follows the last one after a fifteenth of the pause, and does not delay the next whole pass."""
     made: list[str] = []
 
     def a_pass(kind: str) -> AutoReport:
@@ -84,7 +84,7 @@ def test_what_was_written_is_seen_before_the_pause_is_over() -> None:
     assert made[:3] == ["whole", "early", "whole"]
 
 
-def test_a_pass_that_the_end_of_the_session_broke_off_counts_for_nothing() -> None:
+def test_a_pass_broken_off_by_the_end_of_the_session_does_not_count() -> None:
     over = threading.Event()
 
     def one_pass() -> AutoReport:

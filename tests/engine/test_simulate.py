@@ -1,4 +1,4 @@
-"""Simulations of a table that exists: nothing in it is touched."""
+"""Simulations of an existing table: they change nothing in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakekeeper.errors import OptionError
 from tests.engine.scene import groups_apart, overlapping
 
 
-def test_the_commits_of_a_table_are_played_again_and_nothing_is_touched() -> None:
+def test_the_commits_of_a_table_are_replayed_and_nothing_is_changed() -> None:
     scene = overlapping(batches=12)
     found = []
     scene.untouched(
@@ -23,7 +23,7 @@ def test_the_commits_of_a_table_are_played_again_and_nothing_is_touched() -> Non
     assert report.depth_at_end < report.course.untouched[-1]
 
 
-def test_more_commits_go_on_from_the_table_as_it_is() -> None:
+def test_more_commits_continue_from_the_current_table() -> None:
     scene = groups_apart()
     scene.run("full")
     scene.table.append([{"k": 5, "v": "a"}, {"k": 900, "v": "b"}])
@@ -47,7 +47,7 @@ def test_counts_out_of_range_are_named(wrong: dict[str, int]) -> None:
         Course(**wrong)  # type: ignore[arg-type]  # counts only
 
 
-def test_a_table_whose_blocks_were_all_merged_has_no_history_to_tell_of() -> None:
+def test_a_table_of_merged_blocks_only_has_no_history() -> None:
     scene = overlapping()
     scene.run("full")
     with pytest.raises(OptionError, match="has none such, so name a stream"):

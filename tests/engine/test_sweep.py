@@ -1,4 +1,4 @@
-"""A pass over fake tables: what is due, what is off, what fails, and when it stops."""
+"""A pass over fake tables: which verbs are due, off or failing, and when a pass stops."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
 
 @dataclass
 class FakeTable:
-    """Satisfies engine.table_turn.Maintained: answers each verb with the reports or errors it was given.
+    """Satisfies engine.table_turn.Maintained: answers each verb with the given report or error.
 
     outdated      files without statistics; expired: files with expired rows
     spent_today   bytes that were rewritten on it: its daily budget is used up
-    looked, ran   the verbs that were planned, and those that were run, each with its arguments
+    looked, ran   the verbs that were planned, and those that ran, each with its arguments
     scores        of the plans, by verb
     """
 
@@ -122,13 +122,13 @@ class FakeTable:
 
     def _answer(self, verb: str, options: Any, **given: Any) -> MergeReport:
         answer = self.answers.get(verb, report(verb))
-        if options == {"budget-bytes": "none"}:  # what its day still allows
+        if options == {"budget-bytes": "none"}:  # what the day's budget still allows
             if self.spent_today is None:
                 return self._planned(verb, answer)
             over = Reason.of(Code.OVER_DAILY_BUDGET, spent_bytes=self.spent_today)
             left = Left(over, 3, 300, at=np.arange(3), named=pa.array(["a", "b", "c"]))
             return replace(report(verb), plan=Plan("t", 1, "k", ("ranges",), (), (left,), 3, 300, 1.0))
-        if options is not None:  # a look at all that is due, whatever the budget
+        if options is not None:  # a plan of everything that is due, whatever the budget
             assert options == {"budget-bytes": "none", "budget-bytes-per-day": "none"}
             assert given["dry_run"]
             self.looked.append(verb)
@@ -156,7 +156,7 @@ class FakeTable:
 
 
 def report(verb: str, *statuses: str, reason: Code = Code.NO_GAIN, **given: Any) -> MergeReport:
-    """A report with one group for each status; without any, an idle one that gives the reason."""
+    """A report with one group for each status; without a status, an idle report with the reason."""
     groups = tuple(
         GroupResult(f"g{i}", s, 2, 100, detail=Reason.of(Code.FAILED, error=f"group {s}"))
         for i, s in enumerate(statuses)
@@ -180,7 +180,7 @@ DUE = {verb: report(verb, "committed") for verb in ("recluster", "compact")}
 
 
 def passed(tables: Mapping[str, FakeTable | Exception], **given: Any) -> AutoReport:
-    """One pass over tables by name; the clock gains a millisecond at each look."""
+    """One pass over tables by name; each read of the clock advances it by a millisecond."""
 
     def opened(name: str) -> FakeTable:
         found = tables[name]
@@ -197,7 +197,7 @@ def statuses(result: AutoReport) -> dict[str, str]:
     return {t.table: t.status for t in result.tables}
 
 
-def test_what_lands_is_counted_and_said() -> None:
+def test_committed_work_is_counted_and_reported() -> None:
     done = report("recluster", "committed", "committed", depth_before=9.0, depth_after=1.5)
     result = passed({"a": FakeTable(answers={"recluster": done})})
     (one,) = result.tables
@@ -236,7 +236,7 @@ def test_switched_off_by_conf_is_switched_off() -> None:
     assert one.reason.code == Code.DISABLED_BY_CONF
 
 
-def test_switched_off_wins_over_whatever_else_is_wrong_on_the_table() -> None:
+def test_switched_off_wins_over_any_error_on_the_table() -> None:
     table = FakeTable({"lakekeeper.auto.enabled": "false", "lakekeeper.max-level": "many"})
     assert statuses(passed({"a": table})) == {"a": "off"}
 
@@ -264,12 +264,12 @@ def test_one_bad_table_does_not_stop_the_rest(error: Exception) -> None:
     assert "\n" not in str(reason)
 
 
-def test_an_error_inside_a_verb_is_that_tables_own() -> None:
+def test_an_error_of_a_verb_fails_only_its_table() -> None:
     bad = FakeTable(answers={"recluster": RuntimeError("boom")})
     assert statuses(passed({"a": bad, "b": FakeTable()})) == {"a": "failed", "b": "idle"}
 
 
-def test_a_verb_that_fails_does_not_hide_what_another_did() -> None:
+def test_a_verb_that_fails_does_not_hide_the_work_of_another() -> None:
     bad = FakeTable(answers={"recluster": report("recluster", "committed"), "compact": RuntimeError("boom")})
     (one,) = passed({"a": bad}).tables
     assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("failed", 100, ("r-1",))
@@ -277,7 +277,7 @@ def test_a_verb_that_fails_does_not_hide_what_another_did() -> None:
     assert [more["verb"] for more in one.reason.also] == ["recluster"]
 
 
-def test_lost_groups_are_partial_if_others_land_and_failed_if_none() -> None:
+def test_lost_groups_are_partial_if_others_commit_and_failed_otherwise() -> None:
     some = FakeTable(answers={"recluster": report("recluster", "committed", "dropped")})
     none = FakeTable(answers={"recluster": report("recluster", "failed", "failed")})
     result = passed({"some": some, "none": none})
@@ -285,7 +285,7 @@ def test_lost_groups_are_partial_if_others_land_and_failed_if_none() -> None:
     assert result.tables[1].reason == Reason.of(Code.FAILED, error="group failed")
 
 
-def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
+def test_a_table_without_a_key_is_still_compacted() -> None:
     no_key = OptionError("columns", None, "a cluster key")
     table = FakeTable(answers={"recluster": no_key, "compact": report("compact", "committed")})
     assert statuses(passed({"a": table})) == {"a": "done"}
@@ -295,7 +295,7 @@ def test_a_table_without_a_key_is_compacted_all_the_same() -> None:
     assert (one.status, one.reason) == ("idle", Reason.of(Code.NOTHING_REQUESTED))
 
 
-def test_a_table_may_leave_out_verbs_of_the_pass_and_add_none() -> None:
+def test_a_table_may_leave_out_verbs_of_the_pass_but_add_none() -> None:
     table = FakeTable({"lakekeeper.auto.verbs": "compact"})
     passed({"a": table})
     assert table.looked == ["compact"]
@@ -329,7 +329,7 @@ def test_the_budget_is_one_for_all_verbs_of_a_table() -> None:
     assert (one.status, one.reason.codes) == ("done", (Code.REWROTE, Code.BUDGET_SPENT))
 
 
-def test_merge_deletes_takes_no_final_and_tells_what_became_of_delete_files() -> None:
+def test_merge_deletes_takes_no_final_and_reports_delete_files() -> None:
     assert settings_from(resolve({"auto.tables": "a"})).verbs == ("recluster", "compact", "merge_deletes")
     done = report("merge_deletes", "committed", removed_delete_files_count=4, added_delete_files_count=1)
     table = FakeTable(answers={"merge_deletes": done})
@@ -341,7 +341,7 @@ def test_merge_deletes_takes_no_final_and_tells_what_became_of_delete_files() ->
     assert (one.status, str(one.reason)) == ("done", "merge_deletes: 2 -> 1 file, 4 -> 1 delete file")
 
 
-def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
+def test_removed_delete_files_are_not_an_idle_pass() -> None:
     tidied = report("merge_deletes", commits=1, run_ids=("r-1",), removed_delete_files_count=4)
     table = FakeTable(answers={"merge_deletes": tidied})
     only = AutoSettings(("*",), ("merge_deletes",), 900)
@@ -350,7 +350,7 @@ def test_delete_files_that_were_tidied_are_no_idle_pass() -> None:
     assert str(one.reason) == "merge_deletes: 0 -> 0 files, 4 -> 0 delete files"
 
 
-def test_vacuum_comes_last_and_only_where_it_is_asked_for() -> None:
+def test_vacuum_comes_last_and_only_where_it_is_set() -> None:
     freed = VacuumReport(
         "t", False, 1, deleted_files_count=3, deleted_bytes_count=1500, ended=Reason.of(Code.DONE)
     )
@@ -400,7 +400,7 @@ def test_expired_rows_go_first_and_only_where_there_is_a_rule() -> None:
         assert "expire_rows" not in bare.verbs
 
 
-def test_a_dry_run_says_which_rows_would_go() -> None:
+def test_a_dry_run_says_which_rows_would_expire() -> None:
     settings = AutoSettings(("*",), ("expire_rows",), 900)
     rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
     table = FakeTable(rule, expired=2)
@@ -437,7 +437,7 @@ def test_a_dry_run_says_what_a_vacuum_would_delete() -> None:
     assert Reason.of(Code.VACUUM_DUE, files=3, bytes=9) in one.reason.also
 
 
-def test_a_vacuum_that_is_refused_fails_its_table_and_hides_nothing() -> None:
+def test_a_vacuum_that_is_refused_fails_its_table_and_hides_no_other_work() -> None:
     table = FakeTable(
         answers={"compact": report("compact", "committed")}, freed=RetentionError("t: gc.enabled is false")
     )
@@ -449,7 +449,7 @@ def test_a_vacuum_that_is_refused_fails_its_table_and_hides_nothing() -> None:
     assert one.rewritten_bytes_count == 100
 
 
-def test_tables_side_by_side_are_told_in_order() -> None:
+def test_tables_side_by_side_are_reported_in_order() -> None:
     met = threading.Barrier(2, timeout=60)
 
     class Meeting(FakeTable):
@@ -463,7 +463,7 @@ def test_tables_side_by_side_are_told_in_order() -> None:
     assert [(t.table, t.status) for t in told.tables] == [("a", "done"), ("b", "done")]
 
 
-def test_a_service_remembers_for_each_table_where_it_was_raced() -> None:
+def test_a_service_remembers_for_each_table_where_it_lost_races() -> None:
     backoffs = Backoffs.between(900)
     backoffs.of("a").raced("p=1", now_ms=0)
     assert backoffs.of("a").resting(899_999) == {"p=1"}
@@ -482,7 +482,7 @@ def test_a_dry_run_says_what_is_due() -> None:
     assert all(given["dry_run"] for _, given in table.ran)
 
 
-def test_told_to_stop_it_begins_no_other_verb_or_table() -> None:
+def test_once_stopped_it_starts_no_other_verb_or_table() -> None:
     told = threading.Event()
 
     class Stopping(FakeTable):
@@ -560,7 +560,7 @@ def test_tasks_of_all_tables_run_in_the_order_of_their_worth() -> None:
 
 
 def test_a_pass_that_cron_starts_after_exactly_the_pause_tries_again() -> None:
-    """The failure comes minutes after the start of its pass, and the start of the next one some seconds early."""
+    """The failure comes minutes after the start of its pass, and the next pass starts some seconds early."""
     began = 10**12
     table = FakeTable(answers={"recluster": RuntimeError("boom")})
     (one,) = passed({"a": table}, clock=Clock(now_ms=itertools.count(began, 60_000).__next__)).tables
@@ -572,7 +572,7 @@ def test_a_pass_that_cron_starts_after_exactly_the_pause_tries_again() -> None:
         assert ("recluster" in again.verbs) is tried
 
 
-def test_a_verb_that_fails_is_parked_longer_each_time_and_the_others_go_on() -> None:
+def test_a_verb_that_fails_is_parked_longer_each_time_and_the_others_run() -> None:
     now = 10**12
     before: dict[tuple[str, str], Task] = {}
     waits, tried = [], []
@@ -587,7 +587,7 @@ def test_a_verb_that_fails_is_parked_longer_each_time_and_the_others_go_on() -> 
         assert one.status == ("failed" if tried[-1] else "parked")
         waits.append((before["a", "recluster"].parked_until_ms - now) // 60_000)
         now += 15 * 60_000
-    # 15 minutes, then 30, an hour, two …, each counted down by the passes between
+    # 15 minutes, then 30, an hour, two …, counted down by the passes between
     assert tried == [True, True, False, True, False, False, False, True, *[False] * 4]
     assert waits[:8] == [15, 30, 15, 60, 45, 30, 15, 120]
     assert one.reason.code == Code.REWROTE
@@ -596,13 +596,13 @@ def test_a_verb_that_fails_is_parked_longer_each_time_and_the_others_go_on() -> 
     assert "boom" in str(held)
 
 
-def test_a_parked_table_does_not_look_healthy() -> None:
+def test_a_parked_table_is_not_healthy() -> None:
     task = failed(Task("merge", "a", "recluster"), "boom", 1_767_614_400_000, 900_000)
     report = passed({"a": FakeTable(answers=DUE)}, before={task.key: task}, clock=NOON)
     assert (report.tables[0].status, report.exit_code) == ("parked", 1)
 
 
-def test_what_succeeds_or_is_not_due_any_more_is_no_longer_parked() -> None:
+def test_a_task_that_succeeds_or_is_no_longer_due_is_no_longer_parked() -> None:
     past = failed(Task("merge", "a", "recluster"), "boom", 0, 900_000)
     (good,) = passed({"a": FakeTable(answers=DUE)}, before={past.key: past}, clock=NOON).tables
     assert [(task.state, task.failures) for task in good.tasks] == [("done", 0), ("done", 0)]
@@ -618,7 +618,7 @@ def test_groups_that_only_lose_races_do_not_park_the_table() -> None:
     assert (one.status, task.state, task.is_parked(NOON.now_ms())) == ("failed", "failed", False)
 
 
-def test_in_quiet_hours_no_table_is_even_opened() -> None:
+def test_in_quiet_hours_no_table_is_opened() -> None:
     settings = settings_from(
         resolve({"auto.tables": "*", "auto.quiet-hours": "Mon 13:00-13:30 Europe/Berlin"})
     )
@@ -668,7 +668,7 @@ def test_the_budget_of_the_fleet_is_spent_on_the_most_valuable_tasks() -> None:
     assert result.tables[0].reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes")
 
 
-def test_what_was_rewritten_today_counts_for_the_budget_of_the_day() -> None:
+def test_bytes_rewritten_today_count_for_the_daily_budget() -> None:
     given = {"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes-per-day": 1000}
     settings = settings_from(resolve(given))
     table = FakeTable(answers=DUE)
@@ -677,7 +677,7 @@ def test_what_was_rewritten_today_counts_for_the_budget_of_the_day() -> None:
     assert one.reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes-per-day")
 
 
-def test_no_task_is_started_on_a_table_that_has_used_up_its_day() -> None:
+def test_no_task_starts_on_a_table_that_has_used_up_its_daily_budget() -> None:
     own = {"lakekeeper.budget-bytes-per-day": "500"}
     tables = {
         "a": FakeTable(own, answers=DUE, spent_today=600),
@@ -693,7 +693,7 @@ def test_no_task_is_started_on_a_table_that_has_used_up_its_day() -> None:
 
 @dataclass
 class Running(FakeTable):
-    """A table whose compaction is seen as a run."""
+    """A table whose compaction shows up as a run."""
 
     def compact(self, *, observer: Observer | None, **given: Any) -> MergeReport:
         if observer is not None:
@@ -713,7 +713,7 @@ def test_no_task_starts_once_the_core_seconds_of_a_pass_are_used_up() -> None:
     assert result.tables[2].reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-core-seconds")
 
 
-def test_what_was_used_today_counts_for_the_day_and_for_the_table() -> None:
+def test_core_seconds_used_today_count_for_the_day_and_for_the_table() -> None:
     settings = settings_from(resolve(CORES | {"auto.budget-core-seconds-per-day": 1000}))
     table = Running(answers=DUE)
     today = {"settings": settings, "clock": NOON, "spent_today_core_seconds": lambda _: 1000.0}
@@ -732,7 +732,7 @@ def test_what_was_used_today_counts_for_the_day_and_for_the_table() -> None:
     assert result.tables[0].reason == Reason.of(Code.TABLE_BUDGET_SPENT, limit="budget-core-seconds-per-day")
 
 
-def test_a_task_that_was_not_measured_counts_with_its_time_on_all_cores() -> None:
+def test_a_task_without_a_measurement_counts_as_its_time_on_all_cores() -> None:
     settings = settings_from(resolve(CORES | {"auto.budget-core-seconds": 80}))
     tables = {name: Running(answers=DUE, name=name) for name in "ab"}
     clock = Clock(now_ms=itertools.count(0, 10_000).__next__)
@@ -741,7 +741,7 @@ def test_a_task_that_was_not_measured_counts_with_its_time_on_all_cores() -> Non
     assert result.tables[0].core_seconds >= 80
 
 
-def test_a_table_that_another_service_maintains_is_left_to_it() -> None:
+def test_a_table_that_another_service_maintains_is_left_alone() -> None:
     tables = {"a": FakeTable(answers=DUE), "b": FakeTable(answers=DUE)}
     result = passed(tables, lease=lambda name: nullcontext("host:1" if name == "a" else ""), clock=NOON)
     assert statuses(result) == {"a": "waiting", "b": "done"}
@@ -755,7 +755,7 @@ def test_a_lease_that_cannot_be_taken_stops_nothing() -> None:
     assert statuses(passed({"a": FakeTable(answers=DUE)}, lease=broken, clock=NOON)) == {"a": "done"}
 
 
-def test_the_debt_is_what_was_due_whatever_the_budget() -> None:
+def test_the_debt_is_all_that_was_due_whatever_the_budget() -> None:
     conf = {"spark.lakekeeper.budget-bytes": "1"}
     result = passed({"a": FakeTable(answers=DUE, conf=conf), "b": FakeTable()}, dry_run=True)
     assert [table.debt.bytes for table in result.tables] == [200, 0]
@@ -764,7 +764,7 @@ def test_the_debt_is_what_was_due_whatever_the_budget() -> None:
     assert "maintenance debt: 345,600 query-seconds a day, 200 B to rewrite" in str(result)
 
 
-def test_no_task_of_a_paused_table_is_started() -> None:
+def test_no_task_of_a_paused_table_starts() -> None:
     watch, paused, other = Watch(), FakeTable(answers=DUE), FakeTable(answers=DUE)
     watch.pause("a")
     result = passed({"a": paused, "b": other}, watch=watch)
@@ -775,7 +775,7 @@ def test_no_task_of_a_paused_table_is_started() -> None:
     assert statuses(passed({"a": paused}, watch=watch)) == {"a": "done"}
 
 
-def test_a_table_that_is_paused_in_a_pass_finishes_its_task_and_starts_no_other() -> None:
+def test_a_table_paused_during_a_pass_finishes_its_task_and_starts_no_other() -> None:
     watch = Watch()
 
     class Pausing(FakeTable):
@@ -792,7 +792,7 @@ def test_a_table_that_is_paused_in_a_pass_finishes_its_task_and_starts_no_other(
 
 
 def test_a_pass_can_be_watched_from_another_thread() -> None:
-    """What runs, how far it is, and what waits behind it; afterwards, what the pass has left."""
+    """Running tasks, their progress and the queue behind them; after the pass, its finished tasks."""
     watch = Watch(Clock(now_ms=lambda: 5))
     seen: list[LivePass] = []
 
@@ -818,7 +818,7 @@ def test_a_pass_can_be_watched_from_another_thread() -> None:
 
 @dataclass
 class Elsewhere:
-    """Satisfies engine.table_turn.Heavy: carries tasks out on another table, as another process would."""
+    """Satisfies engine.table_turn.Heavy: runs tasks on another table, as another process would."""
 
     table: FakeTable
 
@@ -833,7 +833,7 @@ class Elsewhere:
         return act(dry_run=False, observer=observer)
 
 
-def test_heavy_tasks_run_elsewhere_and_the_rest_in_the_session() -> None:
+def test_heavy_tasks_run_elsewhere_and_the_others_in_the_session() -> None:
     verbs = ("expire_rows", "recluster", "merge_deletes", "compute_statistics", "vacuum")
     settings = replace(BOTH, verbs=verbs, budget_bytes=500)
     rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
@@ -847,10 +847,10 @@ def test_heavy_tasks_run_elsewhere_and_the_rest_in_the_session() -> None:
 
     (one,) = passed({"a": here}, settings=settings, heavy=Elsewhere(there), core_seconds=used).tables
     assert there.verbs == ["expire_rows", "recluster", "compute_statistics"]
-    assert here.verbs == ["merge_deletes", "vacuum", "empty_trash"], "nothing of these is rewritten"
-    assert dict(there.ran)["recluster"]["budget_bytes"] == 100, "what the fleet has granted"
+    assert here.verbs == ["merge_deletes", "vacuum", "empty_trash"], "these rewrite nothing"
+    assert dict(there.ran)["recluster"]["budget_bytes"] == 100, "the budget that the fleet has granted"
     assert (one.status, one.rewritten_bytes_count, one.score) == ("done", 100, 7.0)
-    assert {"recluster-run"} in asked, "the time of its runs is asked for"
+    assert {"recluster-run"} in asked, "the pass reads the core time of its runs"
 
 
 def test_a_heavy_task_that_fails_elsewhere_is_parked_and_stops_no_other_table() -> None:

@@ -1,4 +1,4 @@
-"""A session reads the log once for all verbs of a pass, and never works on an older snapshot than a read would show."""
+"""A session reads the log once for all verbs of a pass, and never uses a snapshot older than a new read would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.engine.scene import Scene, groups_apart, overlapping, rows
 
 
 def one_pass(scene: Scene, session: TableSession) -> list[bool]:
-    """Ranking and the verbs of an automatic pass; what each of them changed."""
+    """Ranking and the verbs of an automatic pass; returns which of them changed the table."""
     plan_for(session, scene.request("ranges"), scene.clock)
     reports = [
         maintain(session, scene.runner, scene.request(policy), clock=scene.clock)
@@ -28,7 +28,7 @@ def one_pass(scene: Scene, session: TableSession) -> list[bool]:
 
 
 def settled(scene: Scene) -> Scene:
-    """The same once no verb finds anything to do."""
+    """The same scene once no verb finds anything to do."""
     for _ in range(20):
         if not any(one_pass(scene, TableSession(scene.adapter))):
             return scene
@@ -47,7 +47,7 @@ def test_a_merge_that_commits_reads_the_log_once() -> None:
     report = maintain(TableSession(scene.adapter), scene.runner, scene.request("ranges"), clock=scene.clock)
     assert report.changed
     assert scene.table.touched.snapshots == 1
-    # The depth afterwards is that of a whole read.
+    # The depth after the merge equals that of a full read.
     assert report.depth_after == scene.plan("ranges").depth
 
 
@@ -69,7 +69,7 @@ def test_commits_of_others_are_seen() -> None:
     scene.table.append(rows(1, 2))
     assert len(session.snapshot().blocks) == 3
     scene.table.set_key([])
-    assert session.snapshot().key is None, "a change of metadata needs a whole read"
+    assert session.snapshot().key is None, "a change of metadata needs a full read"
     assert scene.table.touched.snapshots == 2
 
 
@@ -85,14 +85,14 @@ def test_an_adapter_that_cannot_refresh_is_read_again() -> None:
     assert scene.table.touched.snapshots == 2
 
 
-def test_a_part_of_the_table_is_never_kept() -> None:
+def test_a_part_of_the_table_is_never_cached() -> None:
     scene = overlapping(2)
     session = TableSession(scene.adapter)
     assert not session.snapshot(["k"], "k = 1").complete
     assert session.snapshot(["k"]).complete
 
 
-def test_what_is_kept_is_bounded_and_can_be_forgotten() -> None:
+def test_the_cache_is_bounded_and_can_be_cleared() -> None:
     scene = overlapping(2)
     session = TableSession(scene.adapter)
     for columns in (None, ["k"], ["v"], ["v", "k"]):
@@ -102,7 +102,7 @@ def test_what_is_kept_is_bounded_and_can_be_forgotten() -> None:
     assert session.nbytes == 0
 
 
-def test_one_look_reads_the_log_once_and_the_next_one_sees_what_came_after() -> None:
+def test_one_look_reads_the_log_once_and_the_next_one_sees_later_commits() -> None:
     class Counting(MemoryAdapter):
         looks = 0
 
@@ -123,13 +123,13 @@ def test_one_look_reads_the_log_once_and_the_next_one_sees_what_came_after() -> 
         scene.table.append(rows(1, 2))
         seen |= {len(session.snapshot().blocks) for _ in range(3)}
         assert session.properties() == session.properties()
-    assert seen == {2}, "the plans of one moment"
+    assert seen == {2}, "all plans of one look use one snapshot"
     assert adapter.looks == 2
     with session.one_look():
         assert len(session.snapshot().blocks) == 3
 
 
-def test_a_pass_goes_on_from_the_snapshots_of_the_pass_before() -> None:
+def test_a_pass_continues_from_the_snapshots_of_the_previous_pass() -> None:
     scene = settled(overlapping())
     first = TableSession(scene.adapter)
     one_pass(scene, first)
@@ -144,8 +144,8 @@ def test_a_pass_goes_on_from_the_snapshots_of_the_pass_before() -> None:
     assert contents(third.snapshot()) == contents(scene.adapter.snapshot())
 
 
-def test_a_snapshot_without_anything_to_tidy_is_not_tidied_again() -> None:
-    """Not even a lease is taken for it, until a commit may have changed that."""
+def test_a_snapshot_without_dangling_delete_files_is_not_cleaned_up_again() -> None:
+    """The call does not even take a lease, until a commit may have changed that."""
 
     class Watched(MemoryAdapter):
         registered = 0

@@ -1,4 +1,4 @@
-"""Runs of maintenance that are undone: the files come back as they were, and no user's commit is lost by it."""
+"""Undone runs of maintenance: the files come back as they were, and no user's commit is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def clock_of(scene: Scene) -> Clock:
 
 
 def refused(scene: Scene, run: str, error: type[Exception] = UndoError) -> None:
-    """Assert that the run cannot be undone, and that nothing is written or read for that."""
+    """Assert that the run cannot be undone, and that the attempt writes and reads nothing."""
 
     def act() -> None:
         with pytest.raises(error):
@@ -59,7 +59,7 @@ def files_at(scene: Scene, version: int) -> dict[str, object]:
 
 
 def two_commits(scene: Scene, between: Callable[[], object] = lambda: None) -> None:
-    """An operation ``abc`` of two commits, of which the second merges what the first wrote."""
+    """An operation ``abc`` of two commits; the second merges the outputs of the first."""
     for number, largest in enumerate((20, 60), start=1):
         scene.run("full", options={"max-rows-per-file": largest})
         scene.table.versions[-1] = replace(scene.table.current, run_id=f"abc-{number}")
@@ -72,7 +72,7 @@ def swept(scene: Scene, **given: Any) -> int:
     return vacuum(scene.adapter, request, clock=clock_of(scene)).deleted_files_count
 
 
-def test_all_commits_of_an_operation_are_undone_in_one() -> None:
+def test_one_commit_undoes_all_commits_of_an_operation() -> None:
     scene = groups_apart()
     before, rows_before = files(scene), scene.table.fingerprint()
     report = scene.run("ranges", options=IN_PARTS)
@@ -90,7 +90,7 @@ def test_all_commits_of_an_operation_are_undone_in_one() -> None:
     assert registered(scene.adapter.notes) == {}
 
 
-def test_the_newest_commit_of_an_operation_is_undone_alone() -> None:
+def test_the_newest_commit_of_an_operation_can_be_undone_alone() -> None:
     scene = groups_apart()
     report = scene.run("ranges", options=IN_PARTS)
     before = files_at(scene, scene.table.current.number - 1)
@@ -98,7 +98,7 @@ def test_the_newest_commit_of_an_operation_is_undone_alone() -> None:
     assert files(scene) == before
 
 
-def test_of_an_operation_that_merged_its_own_files_again_the_first_inputs_come_back(scene: Scene) -> None:
+def test_where_an_operation_merged_its_own_files_again_the_first_inputs_come_back(scene: Scene) -> None:
     before, rows_before = files(scene), scene.table.fingerprint()
     two_commits(scene)
     undone(scene, "abc")
@@ -115,13 +115,13 @@ def test_a_delete_between_the_commits_of_an_operation_is_not_lost() -> None:
     assert files(scene) == before
 
 
-def test_an_earlier_commit_whose_files_were_merged_again_is_not(scene: Scene) -> None:
+def test_an_earlier_commit_whose_files_were_merged_again_cannot_be_undone(scene: Scene) -> None:
     first = scene.run("full", options={"max-rows-per-file": 20})
     scene.run("full", options={"max-rows-per-file": 60})
     refused(scene, first.run_ids[0])
 
 
-def test_what_was_undone_can_be_done_again_and_undone_again(scene: Scene) -> None:
+def test_an_undo_can_be_undone_and_repeated(scene: Scene) -> None:
     before = files(scene)
     [run] = scene.run("full").run_ids
     merged = files(scene)
@@ -132,7 +132,7 @@ def test_what_was_undone_can_be_done_again_and_undone_again(scene: Scene) -> Non
     assert files(scene) == before
 
 
-def test_an_undo_of_what_is_undone_commits_nothing(scene: Scene) -> None:
+def test_a_second_undo_commits_nothing(scene: Scene) -> None:
     [run] = scene.run("full").run_ids
     first = undone(scene, run)
     commits = scene.table.touched.commits
@@ -141,8 +141,8 @@ def test_an_undo_of_what_is_undone_commits_nothing(scene: Scene) -> None:
     assert scene.table.touched.commits == commits
 
 
-def test_the_next_pass_merges_again_what_an_undo_brought_back(scene: Scene) -> None:
-    """An undo marks nothing: who wants the layout to stay excludes the table, or sets other thresholds."""
+def test_the_next_pass_merges_restored_files_again(scene: Scene) -> None:
+    """An undo marks nothing: to keep the layout, exclude the table or set other thresholds."""
     [run] = scene.run("ranges").run_ids
     merged = len(files(scene))
     undone(scene, run)
@@ -188,7 +188,7 @@ def test_an_outcome_that_the_log_settles_is_reported(scene: Scene) -> None:
     assert files(scene) == before
 
 
-def test_an_outcome_that_stays_unknown_is_said_to_be_so(scene: Scene) -> None:
+def test_an_outcome_that_stays_unknown_is_reported_as_unknown(scene: Scene) -> None:
     [run] = scene.run("full").run_ids
     merged = files(scene)
     adapter = MemoryAdapter(scene.table)
@@ -224,7 +224,7 @@ def test_files_in_the_trash_are_restored_first() -> None:
 
 
 def test_a_vacuum_during_an_undo_leaves_its_files() -> None:
-    """The run is registered as a reader of the version before."""
+    """The undo is registered as a reader of the previous version."""
     scene = overlapping()
     before = files(scene)
     [run] = scene.run("full").run_ids
@@ -249,7 +249,7 @@ def test_a_change_of_the_columns_since_is_refused(scene: Scene) -> None:
     "run, error",
     [("zzz-1", NotFound), ("zzz", NotFound), ("", OptionError), ("../x", OptionError), ("A B", OptionError)],
 )
-def test_a_run_that_there_is_not(scene: Scene, run: str, error: type[Exception]) -> None:
+def test_a_run_that_does_not_exist(scene: Scene, run: str, error: type[Exception]) -> None:
     scene.run("full")
     refused(scene, run, error)
 

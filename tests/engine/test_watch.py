@@ -1,4 +1,4 @@
-"""What others see of a pass, and pauses. The pass itself is in `test_sweep`."""
+"""The view of a pass from outside, and pauses. `test_sweep` tests the pass itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_pauses_last_from_pass_to_pass() -> None:
     assert (watch.is_paused("a"), watch.is_paused("b")) == (True, False)
 
 
-def test_a_pass_begins_without_the_tasks_of_the_one_before() -> None:
+def test_a_pass_begins_without_the_tasks_of_the_previous_one() -> None:
     now = iter(range(10, 20))
     watch = Watch(Clock(now_ms=now.__next__))
     watch.begin(["a"])

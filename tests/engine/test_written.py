@@ -1,4 +1,4 @@
-"""Files that were taken away between their write and their commit are not committed."""
+"""Files that were removed between their write and their commit are not committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.scene import Scene, groups_apart, overlapping
 
 
 def take_away(scene: Scene) -> Callable[[str, Mapping[str, Any]], None]:
-    """Another job removes the orphans of the table just before a commit, with no grace."""
+    """Another job removes the orphans of the table just before a commit, without a grace period."""
 
     def observer(phase: str, _: Mapping[str, Any]) -> None:
         if phase == "before_commit":
@@ -28,7 +28,7 @@ def take_away(scene: Scene) -> Callable[[str, Mapping[str, Any]], None]:
     return observer
 
 
-def test_outputs_that_are_gone_are_not_committed() -> None:
+def test_missing_outputs_are_not_committed() -> None:
     scene = groups_apart(3)
     before, versions = scene.table.fingerprint(), len(scene.table.versions)
     with pytest.raises(Rejected, match=r"9 of 9 new files are gone: data/lk.*; nothing was committed"):
@@ -40,7 +40,7 @@ def test_outputs_that_are_gone_are_not_committed() -> None:
     assert scene.table.fingerprint() == before
 
 
-def test_one_output_that_is_gone_is_named_and_the_others_are_removed() -> None:
+def test_one_missing_output_is_named_and_the_others_are_removed() -> None:
     scene = groups_apart(3)
     taken: list[str] = []
 
@@ -56,7 +56,7 @@ def test_one_output_that_is_gone_is_named_and_the_others_are_removed() -> None:
 
 
 def test_the_check_is_repeated_for_each_attempt() -> None:
-    """A file can go while an attempt waits: what an earlier check found proves nothing."""
+    """A file can disappear while an attempt waits: an earlier check proves nothing."""
     scene = groups_apart(2)
     checks: list[int] = []
     lose = ["0", "1", "2"]
@@ -72,7 +72,7 @@ def test_the_check_is_repeated_for_each_attempt() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3, 1000])
-def test_a_storage_that_does_not_answer_is_not_a_file_that_is_gone(times: int) -> None:
+def test_a_storage_that_does_not_answer_does_not_mean_a_missing_file(times: int) -> None:
     scene = groups_apart(2)
     before, calls = scene.table.fingerprint(), iter(range(times))
 

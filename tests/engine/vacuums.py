@@ -1,4 +1,4 @@
-"""Vacuums of the memory lake, by a clock that never waits."""
+"""Vacuums of the memory lake, on a clock that never waits."""
 
 from __future__ import annotations
 

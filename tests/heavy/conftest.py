@@ -17,13 +17,13 @@ _HOME = Path(__file__).parents[2]
 
 @pytest.fixture
 def started() -> list[HeavyProcess]:
-    """The processes that lanes of the test have started."""
+    """The processes started by the lanes of the test."""
     return []
 
 
 @pytest.fixture
 def lane(started: list[HeavyProcess]) -> Iterator[Callable[..., Lane]]:
-    """Makes a lane: how its application starts, and after how many idle seconds it ends."""
+    """Makes lanes, by how their application starts and after how many idle seconds it ends."""
     made: list[Lane] = []
 
     def make(start: str = "ready", idle_seconds: float = 600.0, start_seconds: float = 60.0) -> Lane:

@@ -1,6 +1,6 @@
-"""Stands in for the application of heavy tasks, without Spark: ``python -m tests.heavy.stand_in START``.
+"""Replaces the application of heavy tasks, without Spark: ``python -m tests.heavy.stand_in START``.
 
-START is ``ready``, ``refuse``, ``die`` or ``hang``. The verb of a call says what becomes of it.
+START is ``ready``, ``refuse``, ``die`` or ``hang``. The verb of a call selects its outcome.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heavy tasks in a real Spark application on ``local[1]``, on tables of both formats; it is killed once."""
+"""Heavy tasks in a real Spark application on ``local[1]``, on tables of both formats; the test kills it once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(spark: SparkSession, confs: RuntimeConfig, tmp_path: Path, table_name:
 
 
 class Killing:
-    """An observer that kills the application in the first merge, once it is planned there."""
+    """An observer that kills the application in its first merge, once that is planned."""
 
     def __init__(self) -> None:
         self.killed: list[int] = []
@@ -63,12 +63,12 @@ def _contents(spark: SparkSession, name: str) -> Any:
 
 
 @pytest.mark.sampled("maintenance in processes of their own")
-def test_an_application_that_is_killed_costs_nothing_and_the_next_pass_does_its_work(
+def test_a_killed_application_loses_nothing_and_the_next_pass_does_its_work(
     spark: SparkSession, names: list[str], tmp_path: Path
 ) -> None:
     settings = service_settings(
         spark, names, _VERBS, "1s"
-    )  # a failed task waits for a second: a pass takes longer
+    )  # a failed task waits a second, and a pass takes longer
     killing = Killing()
     with heavy_lane(spark, settings) as lane:
         assert isinstance(lane, Lane)
@@ -77,15 +77,17 @@ def test_an_application_that_is_killed_costs_nothing_and_the_next_pass_does_its_
         (failed,) = [each for each in first.values() if each.status == "failed"]
         (other,) = [each for each in first.values() if each is not failed]
         assert f"{settings.heavy.master}) is gone: it ended with signal 9" in str(failed.reason)
-        assert other.status == "done", "it has a new application"
+        assert other.status == "done", "it ran in a new application"
         assert lk.table(spark, failed.table).clustering_depth("k") == 6.0, (
-            "nothing of the merge is in the table"
+            "the killed merge changed nothing in the table"
         )
 
         second = {each.table: each for each in one_pass(spark, settings, lane=lane).tables}
         assert second[failed.table].status == "done", str(second[failed.table].reason)
         assert (second[failed.table].core_seconds or 0) > 0
-    assert processes(os.getpid(), "lakekeeper.heavy.application") == [], "the lane ends with its block"
+    assert processes(os.getpid(), "lakekeeper.heavy.application") == [], (
+        "the application ends with the block of the lane"
+    )
     for name in names:
         assert lk.table(spark, name).clustering_depth("k") == 1.0
         assert _contents(spark, name) == (300, 44_850, 300)

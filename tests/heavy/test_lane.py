@@ -26,7 +26,7 @@ def test_nothing_is_started_before_the_first_task(lane: Lanes, started: list[Hea
     assert started == []
 
 
-def test_a_task_comes_back_as_its_report_with_its_phases(lane: Lanes) -> None:
+def test_a_task_returns_its_report_and_reports_its_phases(lane: Lanes) -> None:
     seen: list[tuple[str, Mapping[str, Any]]] = []
     opened = lane()
     report = MergeReport.from_dict(
@@ -66,7 +66,7 @@ def test_an_idle_process_has_ended_when_the_lane_is_closed(lane: Lanes, started:
 
 
 def test_a_process_with_a_task_is_not_idle(lane: Lanes, started: list[HeavyProcess]) -> None:
-    """Of two tasks, the shorter ones end first: the idle time, which is none here, begins with the end of the other."""
+    """Two tasks, and the shorter ones end first: the idle time (here 0) starts only when the longer one ends."""
     opened, planned = lane(idle_seconds=0.0), Event()
     with ThreadPoolExecutor(1) as pool:
         longer = pool.submit(opened.run, HeavyCall("longer", "hang"), lambda *_: planned.set())
@@ -106,10 +106,10 @@ def test_an_error_of_the_task_is_the_error_of_the_call(lane: Lanes, started: lis
     with pytest.raises(HeavyError, match=r"^ice\.db\.t: SparkException: no space left$"):
         opened.run(HeavyCall("ice.db.t", "fail"), None)
     opened.run(HeavyCall("ice.db.u", "compact"), None)
-    assert len(started) == 1, "the process is fine"
+    assert len(started) == 1, "the process is still usable"
 
 
-def test_an_application_that_lost_its_spark_is_replaced(lane: Lanes, started: list[HeavyProcess]) -> None:
+def test_an_application_whose_spark_died_is_replaced(lane: Lanes, started: list[HeavyProcess]) -> None:
     opened = lane()
     with pytest.raises(HeavyError, match=r"^ice\.db\.t: Py4JNetworkError: Java is gone$"):
         opened.run(HeavyCall("ice.db.t", "lose"), None)
@@ -132,7 +132,7 @@ def test_a_process_that_does_not_start_says_why(lane: Lanes, start: str, said: s
         )
 
 
-def test_an_observer_that_raises_ends_the_task_with_its_process(
+def test_an_observer_that_raises_ends_the_task_and_its_process(
     lane: Lanes, started: list[HeavyProcess]
 ) -> None:
     def halt(*_: object) -> None:
@@ -143,7 +143,7 @@ def test_an_observer_that_raises_ends_the_task_with_its_process(
     assert not started[0].running or gone(started[0].process_id)
 
 
-def test_its_log_is_the_log_of_the_service(lane: Lanes, caplog: pytest.LogCaptureFixture) -> None:
+def test_its_log_goes_to_the_log_of_the_service(lane: Lanes, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "lakekeeper"):
         lane().run(HeavyCall("ice.db.t", "log"), None)
     (record,) = [each for each in caplog.records if each.name == "lakekeeper.events"]

@@ -1,4 +1,4 @@
-"""Which confs the application of heavy tasks inherits, and that nothing of it is loaded without its conf."""
+"""Which confs the application of heavy tasks inherits, and that without its conf nothing of it is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakekeeper.spark.session_confs import inherited_confs
 JAR = "file:/home/u/.ivy2/jars/io.delta_delta-spark.jar"
 
 
-def test_tables_jars_and_files_are_found_but_what_belongs_to_the_session_is_its_own() -> None:
+def test_catalogs_jars_and_files_are_inherited_but_confs_of_the_session_are_not() -> None:
     kept = {
         "spark.sql.catalog.ice.uri": "jdbc:sqlite:/data/c.db",
         "spark.hadoop.fs.s3a.secret.key": "canary",
@@ -39,7 +39,7 @@ def test_tables_jars_and_files_are_found_but_what_belongs_to_the_session_is_its_
     assert inherited_confs(confs) == kept
 
 
-def test_a_small_number_of_partitions_that_is_no_default_is_inherited() -> None:
+def test_a_small_number_of_partitions_that_is_not_the_default_is_inherited() -> None:
     assert inherited_confs({"spark.sql.shuffle.partitions": "4"}) == {}
     assert inherited_confs({"spark.sql.shuffle.partitions": "3"}) == {"spark.sql.shuffle.partitions": "3"}
 

@@ -1,4 +1,4 @@
-"""Tasks of a pass as calls: what the other process is given, and what its answers change here."""
+"""Tasks of a pass as calls: what the other process receives, and what its answers change here."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def silent(*_: object) -> None:
     return None
 
 
-def test_partitions_in_which_users_won_are_left_alone_by_the_next_call() -> None:
+def test_the_next_call_leaves_out_partitions_in_which_users_won() -> None:
     backoffs = Backoffs.between(60)
     lane = Recorded(
         [report(group("a", "dropped"), group("b", "committed", 3), group("c", "committed")), report()]
@@ -77,7 +77,7 @@ def test_partitions_in_which_users_won_are_left_alone_by_the_next_call() -> None
     assert second.budget_bytes is None
 
 
-def test_a_partition_that_commits_undisturbed_is_not_left_alone_any_more() -> None:
+def test_a_partition_that_commits_without_a_race_is_no_longer_left_out() -> None:
     backoffs = Backoffs.between(60)
     lane = Recorded([report(group("a", "dropped")), report(group("a", "committed")), report()])
     for _ in range(3):
@@ -85,15 +85,15 @@ def test_a_partition_that_commits_undisturbed_is_not_left_alone_any_more() -> No
     assert [call.resting for call in lane.calls] == [(), ("a",), ()]
 
 
-def test_an_application_that_did_not_start_is_started_once_in_a_pass() -> None:
-    """A hundred tables would otherwise wait a hundred times for a cluster that is down."""
+def test_a_failed_start_of_the_application_is_not_repeated_in_a_pass() -> None:
+    """Otherwise a hundred tables would wait a hundred times for a cluster that is down."""
     lane = Recorded([NotStarted("ice.db.t", "no master answers"), report()])
     heavy = tasks(lane)
     for _ in range(3):
         with pytest.raises(HeavyError, match=r"^ice\.db\.t: no master answers$"):
             heavy.merge(MERGE, None, silent)
     assert len(lane.calls) == 1
-    tasks(lane).merge(MERGE, None, silent)  # of the next pass
+    tasks(lane).merge(MERGE, None, silent)  # in the next pass
 
 
 def test_a_task_that_failed_does_not_stop_the_others() -> None:
@@ -116,7 +116,9 @@ def test_another_process_finds_the_table_by_its_full_name(name: TableName, text:
     assert full_name(name) == text
 
 
-def test_a_lane_of_a_process_does_the_same(lane: Callable[..., Lane], started: list[HeavyProcess]) -> None:
+def test_a_lane_with_a_real_process_does_the_same(
+    lane: Callable[..., Lane], started: list[HeavyProcess]
+) -> None:
     heavy = tasks(lane())
     assert heavy.merge(MERGE, None, silent).table == "ice.db.t"
     assert len(started) == 1

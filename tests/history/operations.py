@@ -1,4 +1,4 @@
-"""Operations as the recorder would make them."""
+"""Operations as the recorder creates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs: sums by table and verb, money where there is a price, and never zero for what is not known."""
+"""Costs: sums by table and verb, money where there is a price, and never zero for unknown costs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_idle_operations_cost_nothing_and_are_not_listed() -> None:
     assert (costs.costs, str(costs)) == ((), "no operation is recorded")
 
 
-def test_a_failed_operation_has_cost_what_it_used() -> None:
+def test_a_failed_operation_costs_what_it_used() -> None:
     failed = operation(operation_status="failed", core_seconds=36.0, operation_metrics={})
     assert costs_of([failed], CORES).total == pytest.approx(0.0036)
 

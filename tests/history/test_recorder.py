@@ -1,4 +1,4 @@
-"""What the recorder writes of a call, and that neither the call nor its error depends on the history."""
+"""What the recorder writes about a call, and that neither the call nor its error depends on the history."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> HistoryStore:
 
 def act(observer: Observer | None) -> MergeReport:
     assert observer is not None
-    for run in ("r1", "r1", "r1-0"):  # rewrites, and the commit that tidies delete files
+    for run in ("r1", "r1", "r1-0"):  # rewrites, and the commit that removes delete files
         observer("planned", {"table": "t", "run_id": run})
     return MERGED
 
@@ -52,7 +52,7 @@ def only(store: HistoryStore) -> Operation:
     return found
 
 
-def test_a_call_is_recorded_with_its_times_its_application_and_its_core_seconds(store: HistoryStore) -> None:
+def test_a_call_is_recorded_with_its_times_application_and_core_seconds(store: HistoryStore) -> None:
     assert recorder(store, {"r1": 3.0, "r1-0": 0.5, "r2": 9.0}).run("compact", act) is MERGED
     found = only(store)
     assert (found.operation_id, found.operation_type, found.operation_status) == ("r1", "compact", "done")
@@ -62,7 +62,7 @@ def test_a_call_is_recorded_with_its_times_its_application_and_its_core_seconds(
     assert found.run_ids == ("r1-1",)
 
 
-def test_what_was_not_measured_is_not_zero(store: HistoryStore) -> None:
+def test_unmeasured_values_are_not_zero(store: HistoryStore) -> None:
     recorder(store).run("compact", act)
     assert only(store).core_seconds is None
 
@@ -104,7 +104,7 @@ def test_a_dry_run_is_not_recorded_and_keeps_its_observer(store: HistoryStore) -
     assert not store.path.exists()
 
 
-def test_a_history_that_fails_is_a_warning_and_not_the_failure_of_the_call(
+def test_a_failing_history_is_a_warning_and_does_not_fail_the_call(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("not a folder")

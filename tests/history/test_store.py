@@ -1,4 +1,4 @@
-"""The history in its file: what is written is read back, by one process or two, and nothing grows without bound."""
+"""The history in its file: one process or two read back what they wrote, and the file does not grow without bound."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_operations_of_one_table_are_newest_first_and_limited(store: HistoryStor
 
 
 def test_of_consecutive_idle_operations_the_newest_is_kept(store: HistoryStore) -> None:
-    """A service that looks every 15 minutes and finds nothing must not fill the disk."""
+    """A service that checks every 15 minutes and finds nothing must not fill the disk."""
     idle = [operation(f"idle-{i}", operation_status="idle", end_ms=10_000 + i) for i in range(50)]
     added(store, operation("work"), *idle[:40])
     added(store, operation("vacuum", operation_type="vacuum", operation_status="idle", end_ms=11_000))
@@ -100,7 +100,7 @@ def test_an_operation_that_cannot_be_written_whole_is_not_written_at_all(store: 
     assert ids(store.operations()) == ["first"]
 
 
-def test_a_file_of_a_later_version_is_refused_and_left_alone(store: HistoryStore) -> None:
+def test_a_file_of_a_later_version_is_refused_and_left_unchanged(store: HistoryStore) -> None:
     added(store, operation())
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
@@ -134,7 +134,7 @@ for i in range(40):
 
 
 def test_two_processes_write_one_file_and_lose_nothing(tmp_path: Path) -> None:
-    """They begin at the same time, on a file that does not exist yet."""
+    """Both begin at the same time, on a file that does not exist yet."""
     path = tmp_path / "history.db"
     root = Path(__file__).parents[2]
     writers = [
@@ -191,14 +191,14 @@ def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store:
     assert store.tasks() == (new,)
 
 
-def test_bytes_that_were_rewritten_are_summed_by_origin_and_time(store: HistoryStore) -> None:
+def test_rewritten_bytes_are_summed_by_origin_and_time(store: HistoryStore) -> None:
     added(store, operation("call", end_ms=5_000), operation("early", origin="auto", end_ms=4_999))
     added(store, *(operation(f"auto-{i}", origin="auto", end_ms=5_000) for i in range(3)))
     assert store.rewritten_bytes(5_000, origin="auto") == 1_200
     assert store.rewritten_bytes(5_001, origin="auto") == 0
 
 
-def test_bytes_that_were_rewritten_on_a_table_are_summed_over_all_origins(store: HistoryStore) -> None:
+def test_rewritten_bytes_of_a_table_are_summed_over_all_origins(store: HistoryStore) -> None:
     other = TableId("ice", "db", "other", "iceberg")
     added(store, operation("call", end_ms=5_000), operation("auto", origin="auto", end_ms=5_000))
     added(store, operation("else", end_ms=5_000, table=other))

@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests of pages; Debian has it as the package `chromium`."""
+"""A headless Chromium for the tests of pages; in Debian, the package `chromium`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ addEventListener("load", () => {{
 
 
 def dom(page: Path, *flags: str) -> tuple[str, list[str]]:
-    """The document as the browser has it once it is loaded, and what its console says."""
+    """The document in the browser once it is loaded, and the messages of its console."""
     assert BROWSER is not None
     profile = page.parent / "browser-profile"
     command = [
@@ -37,7 +37,7 @@ def dom(page: Path, *flags: str) -> tuple[str, list[str]]:
 
 
 def rendered(page: Path, width: int, *, dark: bool = False) -> tuple[int, str]:
-    """How wide the page is in a window of that width, both in CSS pixels, and the colour behind it."""
+    """The width of the page in a window of that width, both in CSS pixels, and its background colour."""
     probe = page.with_name(f"probe-{width}-{dark}.html")
     probe.write_text(_PROBE.format(page=page.name, width=width))
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"

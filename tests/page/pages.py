@@ -21,7 +21,7 @@ _VOID = {"meta", "rect", "path", "line", "input"}
 
 
 def small_table(name: str = "db.t") -> Snapshot:
-    """Forty blocks over one another, beside one that is not."""
+    """Forty overlapping blocks, and one apart from them."""
     rows = [(i % 3, 90 + i % 5, MB, 0.0) for i in range(40)]
     return replace(snapshot_of([*rows, (200, 300, MB, 0)]), table=name)
 
@@ -32,7 +32,7 @@ def view(
     prices: Prices | None = None,
     workload: Workload | None = None,
 ) -> TableView:
-    """The view of a table, with the plan that ``ranges`` makes for it."""
+    """The view of a table, with the plan of ``ranges`` for it."""
     table = snapshot or small_table()
     plan = make_plan(table, [RANGES], resolve(), at(1))
     plan = explained(plan, table, resolve(), BEGAN + HOUR_MS)
@@ -40,7 +40,7 @@ def view(
 
 
 class Page(HTMLParser):
-    """A page, read: numbers by name for each table, texts, elements. Raises for elements that are not closed."""
+    """A parsed page: numbers by name for each table, texts, elements. Raises for elements that are not closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

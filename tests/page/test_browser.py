@@ -1,4 +1,4 @@
-"""The page in a real browser: it renders, complains of nothing, and fits a phone and both colour schemes."""
+"""The page in a real browser: it renders without console messages, on a phone too, and in both colour schemes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def page(report: HtmlReport, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report.save(tmp_path_factory.mktemp("page") / "report.html")
 
 
-def test_the_browser_reads_what_was_written_and_complains_of_nothing(report: HtmlReport, page: Path) -> None:
+def test_the_browser_reads_the_page_as_written_without_console_messages(
+    report: HtmlReport, page: Path
+) -> None:
     seen, console = dom(page)
     assert console == []
     written = Page(report.html())
@@ -39,7 +41,7 @@ def test_the_browser_reads_what_was_written_and_complains_of_nothing(report: Htm
     assert read.count("script") == 0
 
 
-def test_a_script_that_got_into_the_page_would_be_stopped_and_seen(page: Path) -> None:
+def test_a_script_injected_into_the_page_would_be_blocked_and_noticed(page: Path) -> None:
     planted = page.with_name("planted.html")
     planted.write_text(
         page.read_text().replace("</main>", "</main><script>document.title = 'owned'</script>")

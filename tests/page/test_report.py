@@ -79,7 +79,7 @@ def test_every_text_is_escaped() -> None:
     assert Page(made._repr_html_()).tags[0][0] == "iframe"
 
 
-def test_the_page_needs_nothing_else_and_allows_no_script() -> None:
+def test_the_page_loads_nothing_and_allows_no_script() -> None:
     page = Page(report(view()).html())
     policy = next(given for name, given in page.tags if given.get("http-equiv") == "Content-Security-Policy")
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
@@ -122,10 +122,10 @@ def test_history_shows_operations_costs_and_lost_races() -> None:
         assert text in page.text, text
     assert str(GROUP.detail) in page.text
     bars = [given for name, given in page.tags if given.get("class") == "column"]
-    assert 48 <= len(bars) <= 2 * 48  # of bytes and of money
+    assert 48 <= len(bars) <= 2 * 48  # for bytes and for money
 
 
-def test_a_cost_that_is_not_known_is_not_zero() -> None:
+def test_an_unknown_cost_is_not_zero() -> None:
     done = (operation("a"), operation("b", core_seconds=None))
     page = Page(report(view(operations=done, prices=Prices(core_hour=3600.0))).html())
     assert "total 1.25, without 1 operation of unknown cost" in page.text
@@ -188,12 +188,12 @@ STATUS = status_of(
 )
 
 
-def test_the_fleet_is_ranked_by_debt_and_no_table_is_in_it_twice() -> None:
+def test_the_fleet_is_ranked_by_debt_and_lists_no_table_twice() -> None:
     flat = snapshot_of([(0, 1, MB, 0), (5, 9, MB, 0)])
     made = combined([named("db.b", flat), named("db.a")], [("db.x", "gone")], 5)
     assert [(each.table, each.known) for each in made.fleet] == [
-        ("db.late", "waiting"),  # of automatic runs, and not on the page
-        ("db.a", "now"),  # which automatic runs call cat.db.a
+        ("db.late", "waiting"),  # known from automatic runs, and not on the page
+        ("db.a", "now"),  # automatic runs call it cat.db.a
         ("db.b", "now"),
     ]
     assert made.fleet[-1].debt == Debt()

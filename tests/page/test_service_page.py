@@ -1,4 +1,4 @@
-"""The page of a service: its numbers are those of the service, no name is markup, and a browser shows it."""
+"""The page of a service: its numbers are those of the service, names are escaped, and a browser shows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = {
 }
 
 
-def test_what_needs_attention_is_first_and_the_rest_is_by_debt() -> None:
+def test_tables_that_need_attention_come_first_and_others_by_debt() -> None:
     assert VIEW.names == (LONG, "ice.db.events", "ice.db.small", "ice.db.fresh")
     assert [task.table for task in VIEW.live.queue(VIEW.now_ms)] == ["ice.db.small", LONG]
 
@@ -56,7 +56,7 @@ def test_no_page_has_a_script_or_loads_anything(name: str) -> None:
         assert str(attributes.get("href", "/")).startswith("/")
 
 
-def test_the_form_names_each_table_with_what_can_be_done() -> None:
+def test_the_form_offers_for_each_table_the_possible_actions() -> None:
     page = Page(PAGES["control"])
     buttons = {given["value"]: given["name"] for tag, given in page.tags if tag == "button"}
     assert buttons == {
@@ -65,14 +65,16 @@ def test_the_form_names_each_table_with_what_can_be_done() -> None:
         "ice.db.small": "resume",
         "ice.db.fresh": "pause",
     }
-    assert not any(given.get("http-equiv") == "refresh" for _, given in page.tags), "it would clear the token"
+    assert not any(given.get("http-equiv") == "refresh" for _, given in page.tags), (
+        "a reload would clear the token"
+    )
 
 
 @needs_browser
 @pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_a_browser_shows_it_at_each_width_and_complains_of_nothing(name: str, tmp_path: Path) -> None:
+def test_a_browser_shows_it_at_each_width_without_console_messages(name: str, tmp_path: Path) -> None:
     place = tmp_path / f"{name}.html"
     place.write_text(PAGES[name].replace('content="10"', 'content="600"'))
     seen, console = dom(place)

@@ -36,14 +36,14 @@ def handle(case: Case) -> str:
     return {"gap": "a\n\nb", "nothing": ""}[case.command]
 
 
-def test_a_file_that_holds_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_matches_is_left_as_it_is(tmp_path: Path) -> None:
     assert play(TEXT, handle) == TEXT
     path = tmp_path / "golden.txt"
     path.write_text(TEXT)
     run_golden(path, handle, rewrite=False)
 
 
-def test_another_output_is_shown_as_a_diff_and_rewritten_when_asked(tmp_path: Path) -> None:
+def test_other_output_is_shown_as_a_diff_and_written_on_request(tmp_path: Path) -> None:
     path = tmp_path / "golden.txt"
     path.write_text(TEXT.replace("hello hello", "good bye").replace("b\n----\n", "c\n----\n"))
     with pytest.raises(AssertionError, match=r"(?s)-good bye: one/two.*\+hello hello: one/two"):
@@ -52,7 +52,7 @@ def test_another_output_is_shown_as_a_diff_and_rewritten_when_asked(tmp_path: Pa
     assert path.read_text() == TEXT
 
 
-def test_the_environment_asks_for_a_rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_requests_a_rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "golden.txt"
     path.write_text("say x times=1\n----\n")
     monkeypatch.setenv("LAKEKEEPER_REWRITE_GOLDENS", "1")
@@ -61,6 +61,6 @@ def test_the_environment_asks_for_a_rewrite(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("text", ["say x times=1\n", "gap\n----\n----\na\n"])
-def test_a_file_that_is_cut_short_is_refused(text: str) -> None:
+def test_a_truncated_file_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="----"):
         play(text, handle)

@@ -19,7 +19,7 @@ def table() -> MemoryTable:
     return made
 
 
-def test_columns_are_kept_by_id_through_schema_changes() -> None:
+def test_columns_keep_their_ids_through_schema_changes() -> None:
     t = table()
     t.rename_column("k", "key")
     t.add_column("n", "int")
@@ -49,7 +49,7 @@ def test_a_column_added_later_is_null_in_older_files() -> None:
     assert (block.lo, block.null_count) == ((None,), (2,))
 
 
-def test_keys_that_can_be_none_are_refused() -> None:
+def test_columns_that_cannot_be_a_key_are_refused() -> None:
     t = MemoryTable("db.t", {"k": "int", "v": "map"}, settings=Settings(no_statistics=frozenset({"k"})))
     for columns, said in ((["v"], "orderable"), (["k"], "statistics"), (["kk"], "did you mean 'k'")):
         with pytest.raises(OptionError, match=said):
@@ -71,8 +71,8 @@ def test_tables_are_found_by_name_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["lost", "doubled", "foreign"])
-def test_a_commit_that_is_not_the_rows_it_read_is_refused(wrong: str) -> None:
-    """The adapter does not trust the engine: the rows' ids must be the same, one for one."""
+def test_a_commit_with_other_rows_than_were_read_is_refused(wrong: str) -> None:
+    """The adapter does not trust the engine: the row ids must be the same, one for one."""
     t = table()
     adapter = MemoryAdapter(t)
     snapshot = adapter.snapshot(["k"])
@@ -99,7 +99,7 @@ def test_live_files_cannot_be_discarded() -> None:
         adapter.discard([made])
 
 
-def test_what_is_touched_is_counted() -> None:
+def test_reads_are_counted() -> None:
     t = table()
     adapter = MemoryAdapter(t)
     snapshot = adapter.snapshot(["k"])

@@ -50,7 +50,7 @@ def test_rows(where: str, row: dict[str, Any], expected: bool) -> None:
         "f(k) = 1",
     ],
 )
-def test_what_is_no_predicate_is_refused(where: str) -> None:
+def test_text_that_is_not_a_predicate_is_refused(where: str) -> None:
     with pytest.raises(OptionError, match="where"):
         parse(where, KINDS)
 

@@ -28,7 +28,7 @@ def test_every_case_runs_once_in_as_many_days_as_share_it(families: list[str], s
         assert sorted(taken + left) == list(range(len(tests)))
 
 
-def test_a_slice_takes_other_cases_of_other_families() -> None:
+def test_a_slice_takes_different_cases_of_different_families() -> None:
     tests = [((family, n), family) for family in map(str, range(40)) for n in range(3)]
     taken, _ = sliced(tests, days(1)[0])
     assert len(taken) == 40
@@ -50,7 +50,7 @@ def test_all_takes_every_case() -> None:
     assert sliced([(1, "a"), (2, "a")], ALL) == ([1, 2], [])
 
 
-def test_the_day_is_handed_to_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workers_get_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "2026-02-03")
     assert chosen_day() == "2026-02-03"
     monkeypatch.delenv(VARIABLE)
@@ -73,7 +73,7 @@ class Item:
         return self._mark if name == MARKER else None
 
 
-def test_of_marked_tests_the_cases_take_turns_and_what_looks_at_all_of_them_runs_with_all() -> None:
+def test_cases_of_sampled_tests_take_turns_and_tests_without_cases_run_with_all() -> None:
     cases: list[Any] = [Item(f"test_a[{n}]") for n in range(5)]
     whole: Any = Item("test_all")
     plain: Any = Item("test_b[0]", sampled=False)
@@ -106,7 +106,7 @@ def test_tests_without_cases_take_turns_as_one_family() -> None:
         ("not spark or deep", True),
     ],
 )
-def test_an_expression_that_only_leaves_tests_out_asks_for_none(expression: str, asks: bool) -> None:
+def test_an_expression_that_only_leaves_tests_out_selects_none(expression: str, asks: bool) -> None:
     assert selects(expression) == asks
 
 

@@ -11,7 +11,7 @@ from lakekeeper.errors import OptionError
 MEMORY = "spark.lakekeeper.heavy.conf.spark.executor.memory"
 
 
-def test_they_are_found_among_others() -> None:
+def test_heavy_confs_are_found_among_other_confs() -> None:
     confs = {"spark.lakekeeper.heavy.master": "yarn", MEMORY: "8g", "spark.executor.memory": "1g"}
     assert heavy_confs(confs) == {"spark.executor.memory": "8g"}
     assert resolve(conf=confs).heavy.own_master == "yarn"

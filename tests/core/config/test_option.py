@@ -1,4 +1,4 @@
-"""The table of options: what a table property may do to each, how values read as text, and defaults."""
+"""The table of options: how a table property may change each option, how values print, and defaults."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lakekeeper.core.config.option import Option
 from lakekeeper.core.config.options import OPTIONS, lookup, resolve
 
-# What a table's owner decides alone: the shape of its files, and which of them are due. How much is done, how long it
-# takes, what it may use and what it may delete are the operator's, and are not in this list.
+# The table's owner alone sets the shape of its files and which of them are due. The operator sets how much is done, how
+# long it takes, what it may use and what it may delete; these options are not in this list.
 OWNERS = (
     "auto.weight",
     "cluster-by",
@@ -43,7 +43,7 @@ OWNERS = (
 
 SAFER: dict[
     str, Callable[[list[Any]], Any]
-] = {  # the side on which less is done, deleted or used; written down here once more, by hand
+] = {  # the side on which less is done, deleted or used; repeated here by hand
     "max-file-group-size-bytes": min,
     "max-file-group-input-files": min,
     "single-task-bytes": min,
@@ -100,7 +100,7 @@ def test_every_option_says_what_a_table_property_may_do_to_it() -> None:
 @settings(deadline=None)
 @drawn(data=st.data())
 def test_a_table_property_only_tightens(option: Option, data: st.DataObject) -> None:
-    """Whatever a table's properties say, the operator's value holds or a tighter one."""
+    """Whatever a table property says, the operator's value applies, or a tighter one."""
     if option.name in OWNERS:
         return
     given: dict[str, dict[str, Any]] = {}
@@ -127,8 +127,8 @@ def test_a_table_property_only_tightens(option: Option, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
-def test_every_default_is_a_good_value_in_both_spellings(option: Option) -> None:
-    if option.unit not in ("hours", "time"):  # of these, a number does not count milliseconds
+def test_every_default_is_valid_in_both_spellings(option: Option) -> None:
+    if option.unit not in ("hours", "time"):  # for these units, a number is not in milliseconds
         assert option.parse(option.default) == option.default
     assert option.parse(option.text(option.default)) == option.default
     assert option.of(resolve()) == option.default
@@ -145,8 +145,8 @@ def test_every_value_survives_as_text(option: Option, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
-def test_no_number_stands_for_unset(option: Option) -> None:
-    """An option that may be unset is None then; its range is one that a person can read."""
+def test_no_number_means_unset(option: Option) -> None:
+    """Unset is None, never a number, and messages print the range of an option in readable units."""
     if option.default is None:
         assert option.optional
         assert option.parse(option.text(None)) is None

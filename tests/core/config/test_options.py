@@ -87,7 +87,7 @@ BAD: list[tuple[str, Any, str]] = [
 
 
 def _places(name: str, value: Any) -> list[dict[str, Any]]:
-    """The three places where an option may stand."""
+    """The three places where an option can be set."""
     return [
         {"call": {name: value}},
         {"conf": {f"spark.lakekeeper.{name}": value}},
@@ -100,7 +100,7 @@ def test_the_table_of_bad_values_is_long_enough() -> None:
 
 
 @pytest.mark.parametrize("name, value, said", BAD, ids=[f"{name}={value!r}" for name, value, _ in BAD])
-def test_a_bad_value_is_refused_wherever_it_stands(name: str, value: Any, said: str) -> None:
+def test_a_bad_value_is_refused_in_every_place(name: str, value: Any, said: str) -> None:
     for place in _places(name, value):
         with pytest.raises(OptionError) as error:
             resolve(**place)
@@ -144,7 +144,7 @@ def test_a_removed_property_does_not_stop_the_maintenance_of_a_table(name: str) 
     assert REMOVED[name] in resolved.ignored[f"lakekeeper.{name}"]
 
 
-def test_what_replaces_a_removed_option_is_there() -> None:
+def test_the_replacement_of_a_removed_option_exists() -> None:
     named = {word.strip(".,;") for instead in REMOVED.values() for word in instead.split()}
     assert not named & set(REMOVED)
     assert not set(REMOVED) & {option.name for option in OPTIONS}
@@ -195,21 +195,21 @@ def test_a_table_does_not_ask_for_a_full_rewrite_in_each_pass() -> None:
     assert resolve({"policy": "full"}, properties={"lakekeeper.policy": "sizes"}).table.policies == ("full",)
 
 
-def test_where_a_bad_property_is_no_error_it_is_named() -> None:
+def test_a_bad_property_that_is_not_an_error_is_named() -> None:
     properties = {"lakekeeper.max-level": "many", "lakekeeper.nonsense": "1", "lakekeeper.max-rounds": "2"}
     resolved = resolve(properties=properties, lenient=True)
     assert (resolved.planning.max_level, resolved.planning.max_rounds) == (32, 2)
     assert resolved.ignored.keys() == {"lakekeeper.max-level", "lakekeeper.nonsense"}
 
 
-def test_keys_of_others_are_not_looked_at() -> None:
+def test_keys_of_other_systems_are_ignored() -> None:
     assert (
         resolve(conf={"spark.sql.nonsense": "x"}, properties={"delta.nonsense": "y"}).origins
         == resolve().origins
     )
 
 
-def test_both_spellings_are_taken() -> None:
+def test_both_spellings_are_accepted() -> None:
     assert resolve({"target_file_size_bytes": "2048"}).files.target_bytes == 2048
     assert resolve({"policy": " ranges, ,sizes "}).table.policies == ("ranges", "sizes")
     assert resolve({"policy": ["ranges", "sizes"]}).table.policies == ("ranges", "sizes")
@@ -224,7 +224,7 @@ def test_both_spellings_are_taken() -> None:
     ],
     ids=["call", "conf", "property"],
 )
-def test_sizes_and_times_are_taken_wherever_an_option_stands(
+def test_sizes_and_times_are_accepted_in_every_place(
     place: Callable[[str, str], dict[str, Any]],
 ) -> None:
     assert resolve(**place("target-file-size-bytes", "64MB")).files.target_bytes == 64_000_000
@@ -236,7 +236,7 @@ def test_sizes_and_times_are_taken_wherever_an_option_stands(
     assert resolve(**place("vacuum.orphan-grace-hours", "100")).vacuum.orphan_grace_ms == 100 * HOUR_MS
 
 
-def test_a_number_of_hours_may_have_a_fraction() -> None:
+def test_hours_may_have_a_fraction() -> None:
     assert resolve({"retention-hours": 0.5}).vacuum.retention_ms == HOUR_MS // 2
     assert resolve({"retention-hours": "0.5"}).vacuum.retention_ms == HOUR_MS // 2
 

@@ -30,7 +30,7 @@ def test_sizes(text: str, expected: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "MB", "-1MB", "1 M B", "1e6", "1,000", "1.5", "1.", "0x10", "1EB", "7d", "٣MB x"]
 )
-def test_what_is_no_size(text: str) -> None:
+def test_text_that_is_not_a_size(text: str) -> None:
     with pytest.raises(ValueError):
         parse_size(text)
 
@@ -68,7 +68,7 @@ def test_times(text: str, bare_ms: int | None, expected: int) -> None:
         ("64MB", 1),
     ],
 )
-def test_what_is_no_time(text: str, bare_ms: int | None) -> None:
+def test_text_that_is_not_a_time(text: str, bare_ms: int | None) -> None:
     with pytest.raises(ValueError):
         parse_time(text, bare_ms)
 

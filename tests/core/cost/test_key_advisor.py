@@ -1,4 +1,4 @@
-"""Advice: the key that the queries ask for, weighed against the present one."""
+"""Advice on the cluster key: the key that fits the queries, weighed against the current one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def advice(workload: Workload, present: ClusterKey | None = BY_DAY, **more: Any)
     return advise(by_day(**more), present, workload, resolve(), 0, {})
 
 
-def test_queries_for_users_on_a_table_by_day_are_told_to_cluster_by_user() -> None:
+def test_for_queries_by_user_a_table_clustered_by_day_should_cluster_by_user() -> None:
     found = advice(asked({"user": 0}))
     assert found.best is not None
     assert (found.best.columns, found.best.layout) == (("user",), "linear")
@@ -71,16 +71,16 @@ def test_queries_for_users_on_a_table_by_day_are_told_to_cluster_by_user() -> No
     assert found.best.worth.work == 5 * 64 * 128 * MIB + 64 * 4 * MIB
 
 
-def test_queries_for_days_are_told_to_leave_it() -> None:
+def test_for_queries_by_day_the_key_stays() -> None:
     found = advice(asked({"day": 3}))
     assert found.best is None
     present = next(one for one in found.candidates if one.present)
-    # A day is a file now; sorted anew, a range would end in the middle of one.
+    # A day is a file now; after another sort, a range would end in the middle of one.
     assert present.worth.after.files == pytest.approx(found.now.files + 1, rel=0.1)
     assert "no other key" in str(found)
 
 
-def test_queries_for_either_are_told_a_curve() -> None:
+def test_for_queries_by_user_or_by_day_the_advice_is_a_curve() -> None:
     found = advice(asked({"user": 10}, {"day": 1}))
     assert found.best is not None
     assert found.best.layout == "hilbert"
@@ -93,14 +93,14 @@ def test_a_column_of_five_values_is_not_mistaken_for_a_narrow_one() -> None:
     assert alone.worth.after.files == pytest.approx(64 / 5, rel=0.15)
 
 
-def test_two_columns_asked_together_order_as_a_tuple_where_the_first_is_one_value() -> None:
+def test_two_columns_filtered_together_order_as_a_tuple_where_the_first_is_one_value() -> None:
     found = advice(asked({"status": 0, "user": 5}), status=True)
     assert found.best is not None
     assert found.best.columns == ("status", "user")
     assert found.best.worth.after.files == pytest.approx(1.1, abs=0.3)
 
 
-def test_without_a_present_key_the_table_as_it_is_sets_the_bar() -> None:
+def test_without_a_current_key_candidates_are_compared_with_the_table_as_it_is() -> None:
     found = advice(asked({"user": 0}), None)
     assert found.best is not None
     assert not any(one.present for one in found.candidates)
@@ -111,12 +111,12 @@ def test_an_empty_workload_is_refused() -> None:
         advice(collect("db.t", [], source="logs/app"))
 
 
-def test_scans_that_filter_nothing_pay_for_no_key() -> None:
+def test_scans_without_a_filter_pay_for_no_key() -> None:
     scans = [Scan(i, {}) for i in range(50)] + [Scan(50, {"user": (Span(1, 1),)})]
     assert advice(collect("db.t", scans, source="test")).best is None
 
 
-def test_it_goes_through_json_and_prints() -> None:
+def test_the_advice_goes_through_json_and_prints() -> None:
     found = advise(by_day(), BY_DAY, asked({"user": 0}, {"day": 1}), resolve(), 0, {"note": "it is a map"})
     data = json.loads(found.to_json())
     assert data["best"]["columns"] == ["day", "user"]

@@ -1,4 +1,4 @@
-"""Which queries are lookups, and the blocks that they open, against every query on every block."""
+"""Which queries are lookups and which blocks they open, against a check of every query on every block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explanation of a plan: every live block once, and numbers that add up."""
+"""The explanation of a plan: it lists every live block once, and its numbers add up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def asked(snapshot: Snapshot, rng: random.Random) -> Workload | None:
 
 @settings(max_examples=fewer(150), derandomize=True, deadline=None)
 @given(snapshots(CROWDED), st.sampled_from(POLICIES), st.randoms(use_true_random=False))
-def test_every_live_block_is_told_exactly_once_and_the_numbers_add_up(
+def test_every_live_block_is_listed_exactly_once_and_the_numbers_add_up(
     snapshot: Snapshot, chosen: tuple[Policy, ...], rng: random.Random
 ) -> None:
     plan = explain(snapshot, chosen, asked(snapshot, rng))
@@ -83,7 +83,7 @@ def test_every_live_block_is_told_exactly_once_and_the_numbers_add_up(
     }
     assert now == pytest.approx(left + sum(files_of.values()))
     for task, worth in zip(plan.tasks, worths, strict=True):
-        # What `sizes` packs is weighed by queries that read everything, where no workload says what they read.
+        # Without a workload, what `sizes` packs is weighed by queries that read everything.
         packs = task.policy == "sizes" and worth.before.files == len(task.inputs)
         assert worth.before.files == pytest.approx(files_of[task.id]) or packs
     assert all(0 <= w.score <= 100 and w.work > 0 and w.after.files >= 0 for w in worths)
@@ -98,7 +98,9 @@ def test_a_task_with_its_worth_goes_through_json(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("page", [1, 2, 3])
-def test_a_task_is_the_same_whatever_was_looked_at_before(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_is_the_same_whichever_tasks_were_read_before(
+    page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn = "\n".join(f"L0 f{i}{j} {100 * i + j}----{100 * i + 50} 10MB" for i in range(5) for j in range(3))
     snapshot = parse_blocks(drawn, parse_key("k:int"))
     expected = list(explain(snapshot, (RANGES,)).tasks)
@@ -109,7 +111,7 @@ def test_a_task_is_the_same_whatever_was_looked_at_before(page: int, monkeypatch
     assert tasks[-2:] == tuple(expected[-2:])
 
 
-def test_a_plan_that_nobody_explained_has_rows_too() -> None:
+def test_a_plan_that_was_not_explained_has_rows_too() -> None:
     snapshot = picture(6)
     told = make_plan(snapshot, (RANGES,), OPTIONS, Env()).rows().to_pydict()
     assert len(told["path"]) == 6
@@ -120,7 +122,7 @@ def picture(blocks: int) -> Snapshot:
     return parse_blocks("\n".join(f"L0 f{i} 1----90 10MB" for i in range(blocks)), parse_key("k:int"))
 
 
-def test_the_error_is_that_of_the_scans_that_told_how_many_files_they_opened() -> None:
+def test_the_error_counts_only_scans_that_report_how_many_files_they_opened() -> None:
     snapshot = picture(4)
     scans = [Scan(i, {}, files_read=n) for i, n in enumerate((4, 4, 5, None))]
     seen = collect("t", scans, source="test")
@@ -132,7 +134,7 @@ def test_the_error_is_that_of_the_scans_that_told_how_many_files_they_opened() -
 
 @pytest.mark.parametrize("layout", CURVES)
 def test_a_file_without_a_range_on_the_curve_changes_no_prediction_of_the_others(layout: str) -> None:
-    """Loss L37: 256 files in the order of the curve, and one of a single row that another writer added."""
+    """Loss L37: 256 files in curve order, and a file of one row that another writer added."""
     key, rng = key_of(layout, "int", "int"), np.random.default_rng(1)
     kept = replace(even(2), key_id=key.key_id)
     values = rng.integers(0, MOST, (2, 20_000))

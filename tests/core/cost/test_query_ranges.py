@@ -33,7 +33,7 @@ VALUES: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize("kind, printed, expected", VALUES)
-def test_values_come_in_the_columns_kind(kind: str, printed: Any, expected: Any) -> None:
+def test_values_are_converted_to_the_columns_kind(kind: str, printed: Any, expected: Any) -> None:
     assert value_of(printed, kind) == expected
 
 
@@ -49,7 +49,7 @@ def test_values_come_in_the_columns_kind(kind: str, printed: Any, expected: Any)
         ("binary", "*"),
     ],
 )
-def test_what_is_no_value_of_the_kind_is_refused(kind: str, printed: Any) -> None:
+def test_a_value_that_is_not_of_the_kind_is_refused(kind: str, printed: Any) -> None:
     with pytest.raises(ValueError):
         value_of(printed, kind)
 

@@ -1,4 +1,4 @@
-"""The read model of a snapshot without a workload: uniform."""
+"""The read model of a snapshot without a workload: queries are uniform."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_without_a_workload_a_block_is_read_by_its_share_of_the_data_and_a_range
     assert merged.files[0] == pytest.approx(0.51, abs=0.01)
 
 
-def test_without_a_workload_a_query_asks_one_partition() -> None:
+def test_without_a_workload_a_query_reads_one_partition() -> None:
     snapshot = picture([one_column(0, 99)] * 4, ONE, partition=["p", "p", "q", "q"])
     shares = reads_of(snapshot, None, 0).share
     assert shares == pytest.approx([0.5] * 4)
 
 
-def test_without_a_key_everybody_reads_everything() -> None:
+def test_without_a_key_every_query_reads_everything() -> None:
     blocks = make_blocks({"path": ["a", "b"], "rows": [1, 1], "bytes": [1, 1]}, None)
     snapshot = Snapshot("t", "memory", 1, "uuid", "schema", None, blocks)
     assert reads_of(snapshot, workload({"a": Span(1, 1)}), 0).share.tolist() == [1.0, 1.0]

@@ -1,4 +1,4 @@
-"""What a merge is worth: the formulas written out for single cases, and what must hold for all."""
+"""The worth of a merge: the formulas written out for single cases, and properties that hold for all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_merge_of_two_full_files_that_all_queries_read() -> None:
     found = scale.worth(Groups(np.arange(2), np.array([0, 2]), np.array([2.0])), np.array([256.0 * MIB]))[0]
     one = 4 * MIB + 0.2 * 128 * MIB
     assert astuple(found.before) == pytest.approx((2.0, 256.0 * MIB, 2 * one))
-    assert found.after.files == pytest.approx(1.0, abs=0.02)  # sorted: a value lies in one of the two
+    assert found.after.files == pytest.approx(1.0, abs=0.02)  # sorted: each value is in one of the two
     assert found.work == 5 * 256 * MIB + 2 * 4 * MIB
     assert found.gain_per_second == pytest.approx(asked.rate(0) * (found.before.cost - found.after.cost))
     assert found.seconds_saved == pytest.approx(found.gain_per_second / 200e6)
@@ -57,7 +57,7 @@ def test_a_merge_of_two_full_files_that_all_queries_read() -> None:
     )
 
 
-def test_packing_small_files_that_do_not_overlap_pays_for_those_who_read_them_all() -> None:
+def test_packing_small_files_that_do_not_overlap_pays_for_queries_that_read_them_all() -> None:
     snapshot = picture([(10 * i, 10 * i + 9) for i in range(10)], size=1 * MIB)
     everyone = collect("t", [Scan(i, {}) for i in range(100)], source="test")
     scale = scale_of(snapshot, resolve(), 0, everyone)
@@ -67,7 +67,7 @@ def test_packing_small_files_that_do_not_overlap_pays_for_those_who_read_them_al
     assert found.saved.bytes == pytest.approx(0)
 
 
-def test_merging_what_does_not_overlap_and_is_large_brings_nothing() -> None:
+def test_merging_large_files_that_do_not_overlap_gains_nothing() -> None:
     snapshot = picture([(0, 9), (10, 19)])
     scale = scale_of(snapshot, resolve(), 0, lookups(*range(20)))
     found = scale.worth(Groups(np.arange(2), np.array([0, 2]), np.array([2.0])), np.array([256.0 * MIB]))[0]

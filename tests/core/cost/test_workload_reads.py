@@ -1,4 +1,4 @@
-"""Who reads what: against a count of each query on each block, and against merges that are carried out."""
+"""Which queries read which blocks: against a check of each query on each block, and against merges carried out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _span(rng: random.Random) -> Span:
 
 
 def _holds(span: Span, box: Any) -> bool:
-    """May a block with these bounds hold a value of the span? Written out over twentieths."""
+    """May a block with these bounds hold a value of the span? Brute force."""
     if span.whole:
         return True
     if box is None:
@@ -68,7 +68,7 @@ def test_the_share_of_queries_that_read_a_block_is_that_of_a_plain_count(rng: ra
 
 @settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_a_merge_into_one_file_is_read_by_whoever_meets_its_union(rng: random.Random) -> None:
+def test_a_merge_into_one_file_is_read_by_every_query_that_meets_its_union(rng: random.Random) -> None:
     boxes = [tuple(tuple(sorted(rng.choices(range(20), k=2))) for _ in range(2)) for _ in range(6)]
     filters = [{c: [_span(rng)] for c in rng.sample(["a", "b"], rng.randint(0, 2))} for _ in range(10)]
     filters = [
@@ -86,8 +86,8 @@ def test_a_merge_into_one_file_is_read_by_whoever_meets_its_union(rng: random.Ra
     assert found.met == pytest.approx(expected)
 
 
-def test_outputs_of_a_sorted_merge_are_what_a_carried_out_merge_would_be_read() -> None:
-    # Eight blocks over all of 0…799, merged into eight that are sorted: 100 values each.
+def test_predicted_reads_of_a_sorted_merge_are_those_of_its_outputs() -> None:
+    # Eight blocks that each cover 0…799, merged into eight sorted ones of 100 values each.
     snapshot = picture([one_column(0, 799)] * 8, ONE)
     rng = random.Random(4)
     asked = []
@@ -118,7 +118,7 @@ def test_queries_on_other_columns_read_everything() -> None:
     )
     assert grouped.files[0] == pytest.approx(
         0.5 * 2 + 0.5 * 1, abs=0.03
-    )  # one of twenty values may straddle both
+    )  # one of twenty values may be in both
 
 
 def test_a_value_of_another_kind_counts_as_no_filter_and_is_counted() -> None:

@@ -1,4 +1,4 @@
-"""How deep one sorted run appears through bounds of each column."""
+"""How deep one sorted run appears by the bounds of each column."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.core.paper import TARGET, snapshot_of
 
 @pytest.mark.parametrize("digits", [(20, 1000), (200, 1000), (12, 20, 1000), (6, 10, 20, 1000)])
 @pytest.mark.parametrize("files", [5, 60, 300])
-def test_a_sorted_run_looks_as_deep_as_predicted(digits: tuple[int, ...], files: int) -> None:
-    """A-09: bounds kept column by column. Point queries against the boxes of one perfect run."""
+def test_a_sorted_run_appears_as_deep_as_predicted(digits: tuple[int, ...], files: int) -> None:
+    """A-09: bounds are stored column by column. Point queries against the boxes of one perfect run."""
     rng = np.random.default_rng(files)
     keys = np.sort(rng.integers(0, int(np.prod(digits)), files * 64).astype(np.float64)).reshape(files, 64)
     arrivals = Arrivals(
@@ -32,6 +32,6 @@ def test_a_sorted_run_looks_as_deep_as_predicted(digits: tuple[int, ...], files:
     assert met.sum(axis=1).mean() - 0.3 <= predicted <= 1.5 * met.sum(axis=1).mean()
 
 
-def test_a_run_of_one_exact_column_looks_as_deep_as_it_is() -> None:
+def test_a_run_of_one_exact_column_appears_as_deep_as_it_is() -> None:
     snapshot = snapshot_of([(10 * i, 10 * i + 9, TARGET, 0) for i in range(20)], level=1)
     assert RunLook(snapshot).of(np.array([20.0]), np.ones(1)).tolist() == [1.0]

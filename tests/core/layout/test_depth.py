@@ -19,7 +19,7 @@ EVERYTHING = Shape()
 
 
 def check(snapshot: Snapshot) -> None:
-    """The fast code says of a snapshot what brute force says of it."""
+    """The fast code and brute force agree on a snapshot."""
     blocks = snapshot.blocks
     if not len(blocks):
         return
@@ -68,7 +68,7 @@ def test_depth_equals_brute_force_on_what_hypothesis_draws(snapshot: Snapshot) -
 
 @pytest.mark.sampled
 def test_the_cases_are_mixed() -> None:
-    """The loop above is worth something only if it meets what it is for."""
+    """The loop above proves something only if it meets the cases that it is written for."""
     drawn = [draw_snapshot(random.Random(seed)) for seed in range(2000)]
     keys = [s.key for s in drawn if s.key is not None]
     filled = [s for s in drawn if len(s.blocks) > 1]

@@ -1,4 +1,4 @@
-"""How bytes lie along the key: against brute force over plain numbers."""
+"""How bytes are distributed along the key, against brute force over plain numbers."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def test_the_mass_in_a_range_is_the_sum_of_what_each_block_has_there(seed: int) 
 
 
 def _inside(lo: int, hi: int, a: int, b: int) -> Fraction:
-    """The share of an even spread over [lo, hi] that lies in [a, b]; one value lies in it or not."""
+    """The share of an even spread over [lo, hi] that is in [a, b]; a single value is in it or not."""
     if lo == hi:
         return Fraction(a <= lo <= b)
     return Fraction(max(0, min(hi, b) - max(lo, a)), hi - lo)
 
 
 @pytest.mark.parametrize("kind", sorted(SAMPLES))
-def test_the_line_never_goes_back_whatever_the_values(kind: str) -> None:
-    """Infinities, NaN, the ends of the numbers, text: shares stay shares."""
+def test_the_line_never_descends_whatever_the_values(kind: str) -> None:
+    """Infinities, NaN, the largest and smallest numbers, text: shares stay between 0 and 1."""
     values = sorted(SAMPLES[kind], key=token)
     pairs = [(a, b) for i, a in enumerate(values) for b in values[i:]]
     snapshot = snapshot_of([(a, b, MB, 1) for a, b in pairs], kind=kind)
@@ -49,7 +49,7 @@ def test_the_line_never_goes_back_whatever_the_values(kind: str) -> None:
     share = mass.share(line.lo, line.hi)
     assert np.isfinite(mass.upto).all()
     assert (np.diff(mass.upto) >= -1e-6 * mass.total).all()
-    assert (share * len(pairs) >= 1 - 1e-6).all()  # its own bytes lie in its range
+    assert (share * len(pairs) >= 1 - 1e-6).all()  # its range holds its own bytes
     widest = [i for i, pair in enumerate(pairs) if pair == (values[0], values[-1])]
     assert share[widest].min() == pytest.approx(1.0)
 
@@ -71,7 +71,7 @@ def test_each_partition_has_its_own_line_and_all_of_them_add_up(seed: int) -> No
         )
 
 
-def test_text_lies_along_its_values() -> None:
+def test_text_is_placed_by_its_values() -> None:
     rows = [("user-000", "user-999", TARGET, 1), ("user-500", "user-501", TARGET, 1)]
     snapshot = snapshot_of(rows, kind="string")
     line, mass = table_line(snapshot, null_region=False), data_line(snapshot)
@@ -82,14 +82,14 @@ def test_text_lies_along_its_values() -> None:
 
 
 def test_a_part_of_a_total_that_cancelled_out_is_all_of_it() -> None:
-    """Sums of large sizes may cancel out to nothing, and the part of a range may not: its share is still a share."""
+    """Sums of large sizes may cancel to zero while a range does not: its share is still at most 1."""
     line = Line(np.zeros(1), np.zeros(1), 0.0)
     assert line.part(np.array([0.0, 1.0, 1e300])).tolist() == [0.0, 1.0, 1.0]
     assert Line(np.zeros(1), np.zeros(1), 4.0).part(np.array([0.0, 1.0, 5.0])).tolist() == [0.0, 0.25, 1.0]
 
 
-def test_ends_of_a_block_without_statistics_of_a_later_column_have_no_place_of_their_own() -> None:
-    """It covers its group, but its first column's bounds are not those of the group: the order of blocks decided."""
+def test_ends_of_a_block_without_statistics_of_a_later_column_are_no_points_of_the_line() -> None:
+    """It covers its group, and the bounds of its first column are not the group's: the order of blocks once decided."""
     for seed in (1073, 1080, 1110, 1222):
         snapshot = draw_snapshot(random.Random(seed), Shape(most=40, columns=2, partitions=2))
         order = np.random.default_rng(seed).permutation(len(snapshot.blocks))

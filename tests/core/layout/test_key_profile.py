@@ -82,7 +82,7 @@ def test_depth_and_positions_of_a_drawn_table() -> None:
     assert (high.first.tolist(), high.last.tolist(), high.count) == ([0.5], [1.0], 1)
 
 
-def test_after_the_plan_each_group_is_one_block_deep_and_what_is_left_stays() -> None:
+def test_after_the_plan_each_group_is_one_block_deep_and_other_blocks_stay() -> None:
     mixed = snapshot_of([(0, 50, MB, 0), (0, 50, MB, 0), (0, 50, MB, 0), (60, 100, MB, 0)])
     profile = profile_of(mixed, RANGES)
     assert [lanes_of(level).merged.tolist() for level in profile.levels] == [[True, True, True, False]]
@@ -133,7 +133,7 @@ def test_a_profile_of_a_hundred_thousand_files_has_a_bounded_size() -> None:
 
 
 def test_a_level_is_drawn_whole_or_not_at_all() -> None:
-    """A sample of blocks that overlap looks like a sorted run."""
+    """A sample of overlapping blocks looks like a sorted run."""
     many = [(i, i + 3, MB, 0) for i in range(BLOCKS_PER_LEVEL + 1)]
     deep = [(0, 9, MB, 0)] * (LANES + 1)
     for rows, depth in ((many, 4), (deep, LANES + 1)):

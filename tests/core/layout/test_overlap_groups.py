@@ -1,4 +1,4 @@
-"""Groups within bounds: filled one block after another."""
+"""Groups within the bounds are filled one block after another."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def rows_at_random(rng: random.Random, kinds: tuple[str, ...]) -> list[tuple[Any
 
 @pytest.mark.parametrize("layout", CURVES)
 def test_the_range_of_a_block_covers_all_its_rows(layout: str) -> None:
-    """Whatever the kinds, with NULL, NaN and −0.0 among the values: a row outside would be a merge not seen."""
+    """Whatever the kinds, with NULL, NaN and −0.0: a row outside its block's range would be an overlap unseen."""
     kinds = sorted(SAMPLES)
     for seed in range(60):
         rng = random.Random(seed)
@@ -135,7 +135,7 @@ def test_depth_on_kept_ranges_is_the_number_of_runs(runs: int) -> None:
     assert block_depth(depth_curve(intervals), intervals).max() <= 2 * runs
 
 
-def test_a_block_without_statistics_lies_everywhere() -> None:
+def test_a_block_without_statistics_covers_everything() -> None:
     blocks = files_of(HILBERT, [[(0, 0), (9, 9)], [(5, 5)]])
     blind = replace(blocks, lo=(blocks.lo[0], pa.array([0, None])), hi=(blocks.hi[0], pa.array([9, None])))
     intervals = rank_blocks(placed(picture(blind, HILBERT)).blocks)
@@ -143,7 +143,7 @@ def test_a_block_without_statistics_lies_everywhere() -> None:
     assert (intervals.lo[1], intervals.hi[1]) == (0, intervals.points - 1)
 
 
-def test_values_that_only_grow_outgrow_their_boundaries() -> None:
+def test_growing_values_outgrow_their_boundaries() -> None:
     def table(days: int) -> BlockSet:
         return files_of(
             HILBERT, [[(day * 100, i), (day * 100 + 99, i + 50)] for day in range(days) for i in range(4)]
@@ -159,8 +159,8 @@ def test_a_column_of_few_values_is_not_outgrown() -> None:
     assert not outgrown(derive(few, HILBERT), derive(few, HILBERT, 1), 4000)
 
 
-def test_skew_that_a_first_clustering_brings_to_light_outgrows_its_boundaries() -> None:
-    """Blocks that all cover everything tell nothing of the skew; sorted ones do."""
+def test_skew_that_a_first_clustering_reveals_outgrows_its_boundaries() -> None:
+    """Blocks that all cover everything do not show the skew; sorted ones do."""
     rng = np.random.default_rng(2)
     values = (rng.lognormal(0, 2, 40_000) * 1000).astype(np.int64)
     raw = files_of(HILBERT, [[(int(p.min()), 0), (int(p.max()), 9)] for p in np.array_split(values, 400)])
@@ -171,7 +171,7 @@ def test_skew_that_a_first_clustering_brings_to_light_outgrows_its_boundaries() 
     assert not outgrown(derive(done, HILBERT, 1), derive(done, HILBERT, 2), 400)
 
 
-def test_the_newest_generation_is_told_by_the_blocks_of_the_key() -> None:
+def test_the_newest_generation_is_known_by_the_blocks_of_the_key() -> None:
     files = [[(0, 0)]] * 4
     names = ["0-aaaaaaaa", "2-bbbbbbbb", "7-cccccccc", ""]
     keys = [HILBERT.key_id, HILBERT.key_id, "another", ""]

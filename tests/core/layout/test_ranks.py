@@ -1,4 +1,4 @@
-"""Ranks order as the values do, of any kind, against brute force over Python values."""
+"""Ranks order as the values do, for every kind, against brute force over Python values."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def test_ranks_order_as_values_do_in_what_hypothesis_draws(snapshot: Snapshot) -
 
 @given(st.lists(st.integers(0, 2**62) | st.integers(0, 5), max_size=60))
 def test_a_stable_order_is_that_of_numpy(codes: list[int]) -> None:
-    """Codes too large to be made distinct take numpy's way."""
+    """Codes with too many distinct values use NumPy's sort."""
     of = np.array(codes, np.int64)
     assert stable_order(of).tolist() == np.argsort(of, kind="stable").tolist()

@@ -1,4 +1,4 @@
-"""Which blocks could be one sorted run, by their bounds: files cut from one always are, files that overlap never."""
+"""Which blocks can be one sorted run, by their bounds: files cut from one always can, overlapping files never."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def one_run(files: list[list[Row]]) -> bool:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_files_cut_from_one_sorted_run_are_one(width: int) -> None:
+def test_files_cut_from_one_sorted_run_are_one_run(width: int) -> None:
     rng = random.Random(width)
     for _ in range(300):
         rows = sorted(tuple(rng.randrange(4) for _ in range(width)) for _ in range(rng.randint(2, 30)))
@@ -55,8 +55,8 @@ def test_files_cut_from_one_sorted_run_are_one(width: int) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_of_files_that_are_one_run_no_two_hold_the_same_stretch(width: int) -> None:
-    """What is called one run could be cut from one: some rows within its boxes, sorted, have these bounds."""
+def test_files_that_are_one_run_can_be_ordered_without_overlap(width: int) -> None:
+    """Files that count as one run can be cut from one: some rows within their boxes, sorted, have these bounds."""
     rng, seen = random.Random(10 + width), 0
     for _ in range(2000):
         files = [
@@ -70,7 +70,7 @@ def test_of_files_that_are_one_run_no_two_hold_the_same_stretch(width: int) -> N
 
 
 def _in_order(files: tuple[list[Row], ...]) -> bool:
-    """Does each file begin, in the first column that tells, no lower than the one before it ends?"""
+    """Does each file begin, in the first column that differs, no lower than the file before it ends?"""
     for before, after in itertools.pairwise(files):
         for c in range(len(before[0])):
             ends, begins = [row[c] for row in before], [row[c] for row in after]
@@ -81,13 +81,13 @@ def _in_order(files: tuple[list[Row], ...]) -> bool:
     return True
 
 
-def test_files_over_the_same_range_are_none() -> None:
+def test_files_over_the_same_range_are_not_one_run() -> None:
     assert not one_run([[(0,), (9,)], [(0,), (9,)]])
     assert not one_run([[(5, 0), (5, 9)], [(5, 3), (5, 7)]])
     assert not one_run([[(4, 0), (6, 9)], [(5, 3), (7, 7)]])
 
 
-def test_a_batch_of_its_own_for_each_pair_of_edges() -> None:
+def test_each_pair_of_edges_is_a_batch() -> None:
     snapshot = snapshot_of([[(0,), (4,)], [(4,), (9,)], [(20,), (25,)], [(22,), (30,)], [(50,), (60,)]])
     assert Boxes(snapshot).one_run(order_of(snapshot), np.array([0, 2, 4, 5])).tolist() == [
         True,

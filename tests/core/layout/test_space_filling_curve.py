@@ -37,7 +37,7 @@ def test_neighbours_on_the_hilbert_curve_differ_by_one_step_in_one_column(column
 
 @settings(derandomize=True, max_examples=fewer(200))
 @given(st.lists(st.integers(0, (1 << BITS) - 1), min_size=2, max_size=4))
-def test_z_order_takes_bits_by_turns(cell: list[int]) -> None:
+def test_z_order_takes_bits_in_turn(cell: list[int]) -> None:
     woven = "".join(f"{v:0{BITS}b}"[i] for i in range(BITS) for v in cell)
     assert index("zorder", [np.array([v]) for v in cell]).tolist() == [int(woven, 2)]
 
@@ -45,7 +45,7 @@ def test_z_order_takes_bits_by_turns(cell: list[int]) -> None:
 @pytest.mark.parametrize("layout", CURVES)
 @pytest.mark.parametrize("columns, bits", [(2, 3), (3, 2), (4, 1)])
 def test_the_range_of_a_box_is_that_of_its_cells(layout: str, columns: int, bits: int) -> None:
-    """Against all cells of all boxes: no cell outside, and none to spare."""
+    """Against all cells of all boxes: the range covers every cell, and is no wider than needed."""
     side = range(1 << bits)
     spans = [(a, b) for a in side for b in side if a <= b]
     boxes = list(itertools.product(spans, repeat=columns))[::3]

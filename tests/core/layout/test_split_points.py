@@ -34,14 +34,14 @@ def test_a_constant_block_is_a_step() -> None:
     assert cuts_of("L0 a 0---10 1MB rows=10\nL0 b 5 1MB rows=1000", 3) == (5,)
 
 
-def test_nothing_is_cut_where_statistics_do_not_tell() -> None:
+def test_without_usable_statistics_there_are_no_cuts() -> None:
     assert cuts_of("L0 a 5 1MB\nL0 b 5 1MB", 3) == ()
     assert cuts_of("L0 a ? 1MB\nL0 b NULL 1MB", 3) == ()
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_cuts_of_every_kind_ascend_within_the_bounds(kind: str) -> None:
-    """No overflow at the ends of the doubles, no cut outside, none twice."""
+    """No overflow at the largest and smallest doubles, no cut outside the bounds, none twice."""
     for seed in range(200):
         rng = random.Random(seed)
         snapshot = draw_snapshot(rng, Shape(kinds=(kind,), columns=2, most=8))

@@ -19,10 +19,10 @@ def drawn(seed: int) -> BlockSet:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_stays_is_followed_by_what_came_whatever_codes_each_has(seed: int) -> None:
+def test_remaining_blocks_come_before_added_ones_whatever_the_codes_of_each(seed: int) -> None:
     rng = random.Random(seed)
     blocks, other = drawn(seed), drawn(seed + 1_000)
-    # The same names under other codes, and names that the first does not know.
+    # The same names under other codes, and names that are not in the first set.
     added = replace(
         other,
         partitions=(*blocks.partitions[::-1], *(f"{name}+" for name in other.partitions)),
@@ -52,7 +52,7 @@ def test_blocks_under_keys_of_different_columns_are_not_joined() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_other_deletes_count_as_those_of_blocks_that_were_read_with_them(seed: int) -> None:
+def test_changed_deletes_equal_those_of_blocks_read_with_them(seed: int) -> None:
     rng, blocks = random.Random(seed), drawn(seed)
     n = len(blocks)
     ids = [rng.choice(["", "d1", "d2"]) for _ in range(n)]

@@ -12,7 +12,7 @@ from lakekeeper.testing.draws import Shape, draw_snapshot
 from tests.core.model.block_columns import KEY, columns
 
 
-def test_defaults_stand_in_for_what_a_format_does_not_know() -> None:
+def test_defaults_replace_what_a_format_does_not_record() -> None:
     first, second = make_blocks(columns(), KEY)
     assert (first.partition, first.spec, first.level, first.key_id, first.delete_id) == ("", 0, 0, "", "")
     assert (first.lo, first.hi, second.lo, second.null_count) == (("x",), ("y",), (None,), (4,))

@@ -31,7 +31,7 @@ def _timed(one: Measured, factor: float) -> Measured:
     return Measured(one.files, one.bytes, TRUE.seconds(one) * factor, one.deleted_rows, one.rewritten)
 
 
-def test_coefficients_are_found_again_from_what_they_made() -> None:
+def test_a_fit_recovers_the_coefficients_behind_the_measurements() -> None:
     found = DEFAULTS.fitted(_measured())
     for name in ("open_bytes", "rewrite", "deleted_row", "core_speed"):
         assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=0.01)
@@ -44,16 +44,16 @@ def test_the_error_of_a_fit_is_that_of_the_measurements() -> None:
     assert found.core_speed == pytest.approx(TRUE.core_speed, rel=0.15)
 
 
-def test_too_few_measurements_change_nothing_but_tell_the_error() -> None:
+def test_too_few_measurements_change_nothing_but_report_the_error() -> None:
     found = DEFAULTS.fitted(_measured()[:2])
     assert (found.core_speed, found.open_bytes) == (DEFAULTS.core_speed, DEFAULTS.open_bytes)
     assert (found.error or 0.0) > 0.5
 
 
-def test_nothing_measured_is_no_fit() -> None:
+def test_without_measurements_there_is_no_fit() -> None:
     assert DEFAULTS.fitted([]) is DEFAULTS
 
 
-def test_scans_that_all_read_alike_tell_nothing_of_opening() -> None:
+def test_scans_that_all_read_alike_say_nothing_about_the_cost_of_opening() -> None:
     same = [Measured(4, 100 * MIB, 1.0) for _ in range(30)]
     assert DEFAULTS.fitted(same).open_bytes == DEFAULTS.open_bytes

@@ -1,4 +1,4 @@
-"""A merge of files and its outputs travel as text, and come back equal."""
+"""A merge of files and its outputs travel as text and are equal when read back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_merge_survives_its_text() -> None:
     assert MERGE.parts == 3
 
 
-def test_a_text_that_is_no_merge_is_refused() -> None:
+def test_a_text_that_is_not_a_merge_is_refused() -> None:
     plain = json.loads(MERGE.to_json())
     del plain["key"]
     with pytest.raises(KeyError):

@@ -65,13 +65,13 @@ def test_bad_columns_are_refused(name: str) -> None:
         parse_column(name)
 
 
-def test_a_key_id_outlives_renames_and_tells_orders_apart() -> None:
+def test_a_key_id_survives_renames_and_depends_on_the_order() -> None:
     one, two = KeyColumn(("a",), "int", "1"), KeyColumn(("b",), "string", "2")
     renamed = KeyColumn(("z", "y"), "int", "1")
     assert ClusterKey((one, two)).key_id == ClusterKey((renamed, two)).key_id
     assert ClusterKey((one, two)).key_id != ClusterKey((two, one)).key_id
     assert ClusterKey((one,)).key_id != ClusterKey((one, two)).key_id
-    # Kept in tables: another id for the same key would reset the level of every block.
+    # Stored in tables: another id for the same key would reset the level of every block.
     assert ClusterKey((one,)).key_id == "1898f0f04f90"
     assert ClusterKey((one, two)).key_id == "69458ae13202"
 

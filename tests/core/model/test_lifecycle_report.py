@@ -1,4 +1,4 @@
-"""What a call says of the rows that it expired, or would expire."""
+"""The report of a call on the rows that it expired, or would expire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def report(**given: Any) -> LifecycleReport:
     return LifecycleReport("db.t", **plain | {"where": WHERE} | given)
 
 
-def test_what_was_deleted_is_said_and_where_it_is() -> None:
+def test_the_report_says_what_was_deleted_and_where_it_is() -> None:
     done = report(
         deleted_rows_count=30,
         touched_data_files_count=4,
@@ -35,7 +35,7 @@ def test_what_was_deleted_is_said_and_where_it_is() -> None:
     assert json.loads(done.to_json())["ended"]["code"] == "rows_expired"
 
 
-def test_a_dry_run_says_what_may_go() -> None:
+def test_a_dry_run_says_what_would_be_deleted() -> None:
     due = {
         "due_data_files_count": 4,
         "due_bytes_count": 2048,

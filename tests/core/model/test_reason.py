@@ -42,7 +42,7 @@ def test_json_and_back(why: Reason) -> None:
     assert str(again) == str(why)
 
 
-def test_what_is_no_reason_is_refused() -> None:
+def test_an_incomplete_reason_is_refused() -> None:
     with pytest.raises(ValueError, match="its sentence needs spent_bytes"):
         Reason.of(Code.OVER_DAILY_BUDGET, budget_bytes=1)
     with pytest.raises(ValueError, match="any other code needs one"):

@@ -16,7 +16,7 @@ BANNED = re.compile(
 )
 
 
-def test_each_code_is_given_somewhere_in_the_code_base() -> None:
+def test_each_code_is_used_in_the_code_base() -> None:
     sources = [*(ROOT / "lakekeeper").rglob("*.py"), *(ROOT / "adapters").rglob("*.py")]
     used = {
         name

@@ -1,4 +1,4 @@
-"""The folder of a run: one for each run of each table, and of no other spelling."""
+"""The folder of a run: one for each run of each table, in one spelling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIXTEEN = "5f6a3f30ccab40d1"
 
 
 @given(st.uuids(), st.uuids(), RUN_IDS, RUN_IDS)
-def test_two_runs_share_a_folder_only_if_they_are_one(
+def test_two_runs_share_a_folder_only_if_they_are_the_same_run(
     one: object, other: object, run: str, second: str
 ) -> None:
     same = run_folder(str(one), run) == run_folder(str(other), second)
@@ -62,14 +62,14 @@ def test_the_spelling_of_a_uuid_does_not_matter() -> None:
         "ä-1",
     ],
 )
-def test_what_is_no_run_id_makes_no_folder(text: str) -> None:
+def test_text_that_is_not_a_run_id_makes_no_folder(text: str) -> None:
     assert not is_run_id(text)
     with pytest.raises(ValueError, match="not a run id"):
         run_folder("u", text)
 
 
 @pytest.mark.parametrize("step", ["lk", "lkn1", "data", "lk3f2a9c01b7den1", "lk3f2a9c01b7dexn", "../lk", ""])
-def test_folders_that_are_none_of_a_run(step: str) -> None:
+def test_folders_that_are_not_those_of_a_run(step: str) -> None:
     assert not is_run_folder(step)
 
 

@@ -1,4 +1,4 @@
-"""Which commits a name of a run means."""
+"""Which commits the name of a run means."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_a_name_means_one_commit_or_all_of_an_operation(
 
 
 @pytest.mark.parametrize("text", ["", "-1", "abc-", "a b", "../x", "ABC-1", "abc-1-2", "a" * 33])
-def test_what_is_no_run_id_is_refused(text: str) -> None:
+def test_text_that_is_not_a_run_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not the id of a run"):
         RunName.parse(text)
 
 
 @pytest.mark.parametrize("name", ["abc-1", "abc", "abc-0", "abc-undo1"])
-def test_an_undo_is_a_run_by_itself(name: str) -> None:
-    """It can be undone in turn, and is none of the commits that the operation made."""
+def test_an_undo_is_a_run_of_its_own(name: str) -> None:
+    """It can be undone in turn, and is not one of the commits that the operation made."""
     run = RunName.parse(name)
     again = RunName.parse(run.undo_id)
     assert is_name(run.undo_id)

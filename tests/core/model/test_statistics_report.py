@@ -1,4 +1,4 @@
-"""What a call says of the statistics that it computed."""
+"""The report of a call on the statistics that it computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def report(**given: Any) -> StatisticsReport:
     return StatisticsReport("db.t", **plain | given)
 
 
-def test_what_was_done_is_said() -> None:
+def test_the_report_says_what_was_done() -> None:
     done = report(described_data_files_count=3, read_bytes_count=2048, run_ids=("r-1",), duration_ms=1500)
     assert done.status == "done"
     assert str(done).splitlines() == [
@@ -39,6 +39,6 @@ def test_a_dry_run_says_what_would_be_read() -> None:
     assert report(dry_run=True).status == "idle"
 
 
-def test_where_nothing_was_due_the_reason_is_said() -> None:
+def test_where_nothing_was_due_the_report_says_why() -> None:
     idle = report(ended=Reason.of(Code.NOTHING_TO_DO), version_after=None)
     assert (idle.status, str(idle)) == ("idle", "db.t: no statistics were computed: nothing to do")

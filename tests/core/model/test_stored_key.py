@@ -1,4 +1,4 @@
-"""A key that is kept as properties: by name, and by what outlives a rename."""
+"""A key stored as table properties: by name, and by field id, which survives a rename."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 
 
 @given(st.lists(NAMES, min_size=2, max_size=4, unique=True), st.sampled_from(LAYOUTS), st.data())
-def test_a_key_is_found_by_its_fields_whatever_they_are_called_now(
+def test_a_key_is_found_by_its_fields_whatever_their_current_names(
     names: list[str], layout: str, data: st.DataObject
 ) -> None:
     key = ClusterKey(tuple(KeyColumn((n,), "int", str(i)) for i, n in enumerate(names)), layout)
@@ -37,12 +37,12 @@ def test_a_key_is_found_by_its_fields_whatever_they_are_called_now(
         "[",
         "null",
         "{}",
-        json.dumps({"fields": [2, 1], "key": "b, a"}),  # of the key before
+        json.dumps({"fields": [2, 1], "key": "b, a"}),  # of the previous key
         json.dumps({"fields": [1], "key": "a, b"}),
         json.dumps({"fields": None, "key": "a, b"}),
     ],
 )
-def test_a_key_that_was_set_by_hand_goes_by_its_names(beside: str | None) -> None:
+def test_a_key_that_was_set_by_hand_is_read_by_its_names(beside: str | None) -> None:
     kept: dict[str, Any] = {KEY_PROPERTY: "a, b"} | ({} if beside is None else {FIELDS_PROPERTY: beside})
 
     def asked(_: Any) -> str:

@@ -23,7 +23,7 @@ def plan(policy: Policy, drawn: str | Snapshot, *, now_ms: int = 0, **options: A
 
 
 def merged(made: Plan) -> list[Merged]:
-    """What is merged, in the order of the plan."""
+    """The merges, in the order of the plan."""
     return [(task.input_level, task.level, tuple(sorted(task.inputs))) for task in made.tasks]
 
 

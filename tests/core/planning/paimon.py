@@ -1,4 +1,4 @@
-"""Paimon's picker of universal compaction, written down line by line over plain numbers."""
+"""Paimon's picker of universal compaction, transcribed line by line over plain numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Run = tuple[int, int]  # level, size
 
 
 class Paimon:
-    """UniversalCompaction.java and EarlyFullCompaction.java, as they are read."""
+    """UniversalCompaction.java and EarlyFullCompaction.java, transcribed."""
 
     def __init__(self, rules: Rules, since_full: int | None) -> None:
         self.rules = rules

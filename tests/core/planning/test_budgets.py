@@ -1,4 +1,4 @@
-"""Budgets in bytes: of a call, of a day, of one task; none is exceeded by more than the one task that is the least."""
+"""Budgets in bytes for a call, a day and a task: only the first task, which always runs, may exceed one."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_no_budget_is_exceeded_by_more_than_the_first_task(
     options = resolve({**bounds, "budget-bytes": call, "budget-bytes-per-day": day})
     plan = make_plan(snapshot, policies, options, Env(spent_bytes=spent))
     tasks = [task.input_bytes for task in plan.tasks]
-    # A giant is cut alone.
+    # A giant file is cut alone.
     assert all(task.input_bytes <= group or len(task.inputs) == 1 for task in plan.tasks)
     assert [task.id for task in plan.tasks][:1] == [task.id for task in free.tasks][: spent < day]
     if len(tasks) > 1:
         assert sum(tasks) <= min(call, day - spent)
-    # What no budget would have had merged either may be held back by one all the same.
+    # A budget may also be given as the reason for blocks that would not have been merged without it.
     merged = {path for task in free.tasks for path in task.inputs}
     held = {
         why

@@ -1,4 +1,4 @@
-"""What the policies of the depth curve share: from hot points to bounded, disjoint groups."""
+"""What the depth policies share: from hot points to bounded, disjoint groups."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def reasons(choices: list[Any]) -> dict[str, list[int]]:
     return {each.reason.code: sorted(each.blocks.tolist()) for each in choices if isinstance(each, Skip)}
 
 
-def test_blocks_that_touch_one_hot_stretch_are_one_group() -> None:
+def test_blocks_that_touch_one_hot_range_are_one_group() -> None:
     chain = "L0 a 1--4 1MB\nL0 b 3--7 1MB\nL0 c 6--9 1MB\nL0 d 20--25 1MB"
     choices = choose(chain)
-    # The hot points of a and b, and of b and c, are joined by b, which spans the stretch between them.
+    # The hot points of a and b, and of b and c, are joined by b, which spans the range between them.
     assert groups(choices) == [[0, 1, 2]] or groups(choices) == [[0, 1]]
     assert 3 in reasons(choices)["deeper_range_first"]
     assert reasons(choose(chain, nowhere))["deeper_range_first"] == [0, 1, 2, 3]
 
 
-def test_a_block_belongs_to_the_deepest_stretch_that_it_touches() -> None:
+def test_a_block_belongs_to_the_deepest_range_that_it_touches() -> None:
     #        a a a           two blocks overlap on the left
     #            b b b b b
     #                  c c   three on the right
@@ -80,7 +80,7 @@ def test_levels_of_a_partition_wait_for_the_deepest() -> None:
     assert reasons(one) == {"deeper_level_first": [0, 1, 2]}
 
 
-def test_what_is_at_the_highest_level_is_done() -> None:
+def test_blocks_at_the_highest_level_are_done() -> None:
     choices = choose("L2 a 1--9 1MB\nL2 b 1--9 1MB\nL2 c 1--9 1MB", max_level=2)
     assert (groups(choices), reasons(choices)) == ([], {"max_level": [0, 1, 2]})
 
@@ -90,12 +90,12 @@ def test_full_files_of_one_value_are_frozen() -> None:
     assert [each.blocks.tolist() for each in choices if isinstance(each, Freeze)] == [[0, 1]]
 
 
-def test_a_shallow_level_names_the_depth_that_it_has_and_the_threshold() -> None:
+def test_a_shallow_level_gives_its_depth_and_the_threshold() -> None:
     [skip] = choose("L0 a 1--4 1MB\nL0 b 3--7 1MB", depth_threshold=2.5)
     assert (skip.reason.code, skip.reason["depth"], skip.reason["threshold"]) == ("shallow", 2.0, 2.5)
 
 
-def test_a_file_that_fits_into_no_group_has_no_room() -> None:
+def test_a_file_that_fits_into_no_group_is_left() -> None:
     choices = choose("L0 a 1--9 6MB\nL0 b 1--9 6MB", max_file_group_size_bytes=8_000_000)
     assert groups(choices) == []
     assert reasons(choices) == {"no_room": [0, 1]}
@@ -112,7 +112,7 @@ def test_groups_are_disjoint_bounded_and_of_one_level_and_partition(one_level: b
         blocks, every = snapshot.blocks, np.arange(len(snapshot.blocks))
         choices = select_by_depth(snapshot, every, options, everywhere, one_level=one_level)
         named = np.concatenate([each.blocks for each in choices]) if choices else every
-        assert sorted(named.tolist()) == every.tolist(), "each block is chosen or left, once"
+        assert sorted(named.tolist()) == every.tolist(), "each block is chosen or left exactly once"
         level = blocks.level_under(snapshot.key)
         for each in choices:
             if isinstance(each, Merge):

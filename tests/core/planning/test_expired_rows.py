@@ -1,4 +1,4 @@
-"""Which rows a rule expires: at the start of a day in UTC, never NULL, and never less than the bounds allow for."""
+"""Which rows a rule expires: at the start of a day in UTC, never NULL, and never more than the bounds prove."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def column(kind: str = "date", name: str = "d") -> KeyColumn:
 
 
 def snapshot(*blocks: tuple[Any, Any, int], kind: str = "date", **more: Any) -> Snapshot:
-    """Blocks of ten rows and 100 bytes, each with the least and greatest value and its number of NULLs."""
+    """Blocks of ten rows and 100 bytes, each with its least and greatest value and its number of NULLs."""
     lo, hi, nulls = zip(*blocks, strict=True)
     columns = {
         "path": [f"f{i}" for i in range(len(blocks))],
@@ -48,7 +48,7 @@ def test_the_cutoff_is_the_start_of_a_day_in_utc() -> None:
 
 
 @given(st.integers(0, 2**41), st.integers(DAY_MS, 10_000 * DAY_MS))
-def test_no_row_goes_before_its_time(now_ms: int, retain_ms: int) -> None:
+def test_no_row_expires_early(now_ms: int, retain_ms: int) -> None:
     cutoff = cutoff_ms(retain_ms, now_ms)
     assert cutoff % DAY_MS == 0
     assert 0 <= (now_ms - retain_ms) - cutoff < DAY_MS
@@ -79,9 +79,9 @@ def test_files_are_expired_by_their_bounds() -> None:
         snapshot(
             (old, last, 0),  # as a whole
             (old, last, 3),  # all but the NULLs
-            (old, new, 0),  # in part
+            (old, new, 0),  # partly
             (new, new, 0),  # not at all
-            (None, None, 10),  # NULL alone
+            (None, None, 10),  # NULL only
             (None, None, -1),  # without statistics
         ),
         CUTOFF,
@@ -97,7 +97,7 @@ def test_a_timestamp_at_the_cutoff_stays(kind: str) -> None:
     assert (found.files, found.whole_files) == (1, 1)
 
 
-def test_rows_are_unknown_where_their_number_is() -> None:
+def test_the_number_of_rows_is_unknown_where_that_of_deletes_is() -> None:
     day = date(2026, 1, 1)
     assert expired_rows(snapshot((day, day, 0), deleted_rows=[-1]), CUTOFF).rows is None
 
@@ -109,7 +109,7 @@ def test_after_a_search_only_later_files_count() -> None:
     assert expired_rows(files, CUTOFF).files == 4
     assert (
         expired_rows(files, CUTOFF, CUTOFF).files == 2
-    )  # the one that may be committed late, and one of unknown age
+    )  # the file that may be committed late, and the file of unknown age
 
 
 def test_a_table_without_files_has_nothing_to_expire() -> None:

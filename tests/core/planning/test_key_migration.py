@@ -1,4 +1,4 @@
-"""A change of the key: a bounded share of the table a round, and the whole of it in the end."""
+"""A change of the key: each round rewrites a bounded share of the table, and eventually all of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def options(ratio: float = 0.25, task_mb: int = 1, **more: Any) -> Any:
 
 
 def blocks(*keys: str, size: int = 10) -> Any:
-    """Overlapping blocks of these keys; ``k`` is the table's own, empty a block that was never clustered."""
+    """Overlapping blocks clustered by these keys; ``k`` is the table's own, empty a block that was never clustered."""
     drawn = "\n".join(
         f"L1 b{n:02d} 1--9 {size}MB{f' key={key}' if key != 'k' else ''}"
         if key
@@ -36,7 +36,7 @@ def blocks(*keys: str, size: int = 10) -> Any:
     return parse_blocks(drawn, parse_key("k:int"))
 
 
-def test_blocks_of_another_key_are_foreign_and_new_ones_are_not() -> None:
+def test_blocks_of_another_key_are_foreign_and_unclustered_ones_are_not() -> None:
     share = share_of(blocks("other", "k", "", "other"), [RANGES], options())
     assert share.foreign.tolist() == [True, False, False, True]
     assert (share.most, share.left) == (10 * MB, 10 * MB), "a quarter of 40 MB"
@@ -62,7 +62,7 @@ def test_a_share_is_at_least_what_one_task_sorts() -> None:
 def test_the_first_group_always_fits_and_the_next_only_into_what_is_left() -> None:
     share = share_of(blocks(*["other"] * 4), [RANGES], options(0.5))
     assert share.most == 20 * MB
-    assert share.takes(RANGES, 30 * MB), "or a single large group would never be merged"
+    assert share.takes(RANGES, 30 * MB), "otherwise a single large group would never be merged"
     assert not share.takes(RANGES, 1)
     assert share.takes(SIZES, 10 * MB), "packing is not held back"
     other = share_of(blocks(*["other"] * 4), [RANGES], options(0.5))
@@ -82,7 +82,7 @@ def test_groups_are_no_larger_than_the_share_for_policies_that_lay_data_out() ->
     assert bounded(options(), none, RANGES) == options()
 
 
-def test_a_plan_takes_its_share_and_names_what_waits() -> None:
+def test_a_plan_takes_its_share_and_gives_the_reason_for_the_rest() -> None:
     snapshot = blocks(*["other"] * 12)
     made = plan(RANGES, snapshot, key_change_ratio=0.25, single_task_bytes=MB)
     assert sum(task.input_bytes for task in made.tasks) <= 30 * MB
@@ -92,8 +92,8 @@ def test_a_plan_takes_its_share_and_names_what_waits() -> None:
     assert sum(len(task.inputs) for task in everything.tasks) == 12
 
 
-def test_round_by_round_the_whole_table_follows_a_new_key() -> None:
-    """Files that are sorted by k each span all of w, to which k says nothing."""
+def test_round_by_round_the_whole_table_moves_to_a_new_key() -> None:
+    """Files sorted by k each span all of w, which is unrelated to k."""
     table = MemoryTable("db.t", {"k": "int", "w": "int"})
     for start in range(0, 1200, 10):
         table.append([{"k": k, "w": k * 37 % 1200} for k in range(start, start + 10)])

@@ -1,4 +1,4 @@
-"""Candidate merges: which sizes are tried, and which merges are taken."""
+"""Candidate merges: which sizes are tried, and which merges are chosen."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def test_the_ladder_goes_down_past_every_run_size_but_the_smallest() -> None:
 
 @settings(max_examples=fewer(100), derandomize=True, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.1, 1000))
-def test_what_is_taken_is_due_connected_and_in_bounds_and_nothing_due_is_left(seed: int, rate: float) -> None:
-    """No task that its own model says does not pay; what is left alone is due in none of the sets looked at."""
+def test_chosen_merges_are_due_connected_and_in_bounds_and_no_due_merge_is_left(
+    seed: int, rate: float
+) -> None:
+    """By its own model every task pays, and no candidate set makes a remaining block due."""
     rng = random.Random(seed)
     snapshot = draw_snapshot(rng, Shape(most=40, columns=1, kinds=("int",), partitions=2, missing=0.0))
     if not len(snapshot.blocks):

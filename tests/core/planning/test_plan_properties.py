@@ -1,4 +1,4 @@
-"""What must hold for every plan, whatever the table: hypothesis draws the pictures, derandomised."""
+"""Properties of every plan, whatever the table: hypothesis draws the snapshots, derandomized."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def test_a_task_stays_within_partition_spec_level_and_bounds(
         if task.policy == "full":
             assert fits or len(inputs) == 1
             continue
-        if task.policy == "universal":  # a unit takes many levels; it raises one of its blocks at least
+        if task.policy == "universal":  # a unit takes many levels, and raises at least one of its blocks
             assert fits or len(inputs) == 1
             assert min(level[path] for path in task.inputs) < task.level >= task.input_level
             continue
         assert len(inputs) <= options.groups.max_files
-        if task.policy == "adaptive":  # it knows no levels; what it writes has one for the other policies
+        if task.policy == "adaptive":  # it ignores levels; its outputs have one for the other policies
             assert fits or len(inputs) == 1, "a file that is larger than any group is cut alone"
             assert task.level == min(task.input_level + 1, options.planning.max_level)
             continue
@@ -141,7 +141,7 @@ def _content(plan: Plan) -> tuple[Any, Any]:
 
 @many
 @given(snapshots(CROWDED), policies, st.integers(0, 800 * MIB))
-def test_a_budget_is_kept_but_for_the_first_task(
+def test_only_the_first_task_may_exceed_a_budget(
     snapshot: Snapshot, chosen: tuple[Policy, ...], budget: int
 ) -> None:
     plan = plan_of(snapshot, chosen, resolve({"budget-bytes": max(budget, 1)}))
@@ -158,7 +158,7 @@ def test_widening_bounds_never_removes_an_overlap(snapshot: Snapshot, rng: rando
 
 
 def _widened(blocks: BlockSet, rng: random.Random) -> BlockSet:
-    """Some block takes another's upper or lower bound, where that is wider, in its first column."""
+    """Some blocks take the wider bound of another block in their first column."""
     lo, hi = blocks.lo[0].to_pylist(), blocks.hi[0].to_pylist()
     for _ in range(3):
         i, j = rng.randrange(len(lo)), rng.randrange(len(lo))
@@ -198,9 +198,7 @@ def test_drawn_blocks_parse_as_they_print(snapshot: Snapshot) -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("policy", [RANGES, PEAKS, ADAPTIVE], ids=lambda p: p.name)
 @pytest.mark.parametrize("seed", range(60))
-def test_a_recluster_never_raises_the_depth_but_at_a_cut_shared_by_equal_keys(
-    seed: int, policy: Policy
-) -> None:
+def test_a_recluster_raises_the_depth_only_at_a_cut_shared_by_equal_keys(seed: int, policy: Policy) -> None:
     rng = random.Random(seed)
     table = MemoryTable("db.t", {"k": "int"})
     table.set_key(["k"])
@@ -233,8 +231,8 @@ def _depths(snapshot: Snapshot) -> list[int]:
 
 
 @pytest.mark.sampled
-def test_the_pictures_make_plans() -> None:
-    """The properties above are worth something only if there are tasks to hold them."""
+def test_the_drawn_snapshots_make_plans() -> None:
+    """The properties above prove something only if the plans have tasks."""
     for chosen in POLICIES:
         plans = [plan_of(draw_snapshot(random.Random(i), CROWDED), chosen, resolve()) for i in range(100)]
         assert sum(bool(plan.tasks) for plan in plans) > 40, chosen

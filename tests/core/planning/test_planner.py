@@ -1,4 +1,4 @@
-"""Policies are anybody's code: what breaks the rules is refused by name, and others are found by entry point."""
+"""Any package can bring a policy: a policy that breaks the rules is refused by name, and entry points find them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ L0 d 1--2 10MB part=p=2
 
 @dataclass(frozen=True)
 class Scripted:
-    """A policy that says what it was told to say."""
+    """A policy that returns what the test gave it."""
 
     choices: Callable[[Index], Sequence[Choice]]
     name: str = "theirs"

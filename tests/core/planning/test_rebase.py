@@ -32,7 +32,7 @@ def rewrites(count: int = 3) -> list[Rewrite]:
     return [Rewrite(replace(t, delete_ids=("", "")), (Output(f"new-{t.id}", 5, 50),)) for t in tasks]
 
 
-def test_what_happens_elsewhere_changes_nothing() -> None:
+def test_changes_to_other_files_change_nothing() -> None:
     made = rewrites()
     changes = Changes(9, (Winner(9, "WRITE"),), frozenset({"elsewhere"}), {"elsewhere too": "dv1"})
     assert rebase(made, changes).keep == tuple(made)
@@ -62,7 +62,7 @@ def test_a_rewrite_that_lost_most_of_its_inputs_is_dropped_and_the_winner_named(
     assert lost.reason["winners"] == ("version 8 (WRITE)", "version 9 (DELETE, lakekeeper run run-9)")
 
 
-def test_what_a_replay_has_applied_is_kept_and_what_came_after_is_replayed_again() -> None:
+def test_a_replay_keeps_the_deletes_it_applied_and_replays_later_ones() -> None:
     (made, *_) = rewrites()
     first, second = made.task.inputs
     masked = replace(made, applied=("dv7", None), unmasked=made)
@@ -71,12 +71,12 @@ def test_what_a_replay_has_applied_is_kept_and_what_came_after_is_replayed_again
     later = replace(same, delete_ids={first: "dv8"})
     assert rebase([masked], later).replay == (masked,)
     undone = replace(same, delete_ids={})
-    assert rebase([masked], undone).replay == (masked,), "the deletes were taken back"
+    assert rebase([masked], undone).replay == (masked,), "the deletes were undone"
     back = replace(same, removed=frozenset())
-    assert rebase([masked], back).replay == (masked,), "a file that was gone is back"
+    assert rebase([masked], back).replay == (masked,), "a removed file is back"
 
 
-def test_deletes_that_we_read_with_are_no_change() -> None:
+def test_deletes_that_the_plan_read_are_no_change() -> None:
     (made, *_) = rewrites()
     known = replace(made, task=replace(made.task, delete_ids=("dv1", "")))
     same = Changes(9, delete_ids={known.task.inputs[0]: "dv1"})
@@ -100,7 +100,7 @@ def test_the_order_of_rewrites_does_not_matter() -> None:
     assert {tuple(r.task.id for r in f.replay) for f in found} == {(made[2].task.id,)}
 
 
-def test_each_rewrite_is_in_one_of_three_and_all_at_once_is_as_one_by_one() -> None:
+def test_each_rewrite_is_kept_replayed_or_dropped_and_a_batch_equals_one_by_one() -> None:
     for seed in range(200):
         rng = random.Random(seed)
         made = rewrites()

@@ -1,4 +1,4 @@
-"""What overlaps have cost: against sums written out over plain numbers."""
+"""What overlaps have cost queries, against sums written out over plain numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.core.paper import BEGAN, HOUR_MS, TARGET, snapshot_of
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_oldest_block_over_each_point_and_each_stretch(seed: int) -> None:
+def test_the_oldest_block_over_each_point_and_each_gap(seed: int) -> None:
     rng = random.Random(seed)
     points = rng.randint(2, 40)
     found = [(*sorted((rng.randrange(points), rng.randrange(points))), rng.randint(1, 9)) for _ in range(12)]
@@ -28,8 +28,8 @@ def test_the_oldest_block_over_each_point_and_each_stretch(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_rent_of_a_batch_is_what_its_blocks_have_cost_beyond_one_run(seed: int) -> None:
-    """On lines of few points and of many: between the bounds of a few blocks a long line is not walked."""
+def test_the_rent_of_a_batch_is_what_its_blocks_cost_beyond_one_run(seed: int) -> None:
+    """On lines of few points and of many: for a few blocks, the code does not walk a long line."""
     rng = random.Random(seed)
     width, count = rng.choice([8, 30, 400]), rng.randint(2, 8)
     ends = [sorted((rng.randrange(width), rng.randrange(width))) for _ in range(count)]
@@ -44,14 +44,14 @@ def test_the_rent_of_a_batch_is_what_its_blocks_have_cost_beyond_one_run(seed: i
     found = weigh(field, members, np.array([0, len(members)]))
     some = [rows[i] for i in at[members]]
     share = scale.reads.share[at[members]]
-    age = [60 * (10 - hours) for _, _, _, hours in some]  # queries since it was born, at one a minute
+    age = [60 * (10 - hours) for _, _, _, hours in some]  # queries since it was added, one a minute
     cost = [4 * MIB + 0.2 * size for _, _, size, _ in some]
     paid = sum(s * c * a for s, c, a in zip(share, cost, age, strict=True))
     size = sum(size for _, _, size, _ in some)
     files = -(-size // TARGET)
     first, last = min(a for a, _, _, _ in some), max(b for _, b, _, _ in some)
     met = _mass(rows, first, last) / sum(size for _, _, size, _ in rows)
-    one = met if first < last else met * files  # rows of one key lie in all of the files
+    one = met if first < last else met * files  # all of the files hold the one key
     more = min(one + files * 0.01, files) - met
     mean = sum(s[2] * a for s, a in zip(some, age, strict=True)) / size
     kept = (4 * MIB + 0.2 * size / files) * (met * _oldest(rows, some, age, first, last) + more * mean)
@@ -75,7 +75,7 @@ def _oldest(
     first: int,
     last: int,
 ) -> float:
-    """The age of the oldest of ``some`` at each place of [first, last], averaged over the bytes there."""
+    """The age of the oldest of ``some`` at each point of [first, last], averaged over the bytes there."""
     total = 0.0
     for x in range(first, last + 1):
         points = sum(size for a, b, size, _ in rows if a == b == x)

@@ -1,4 +1,4 @@
-"""The rules of universal compaction against Paimon's picker, written down line by line over plain numbers."""
+"""The rules of universal compaction against Paimon's picker, transcribed line by line over plain numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_rules_pick_what_paimon_picks(
 @many
 @given(fresh_runs, settled_runs, some_rules)
 def test_units_end(fresh: list[int], settled: dict[int, int], rules: Rules) -> None:
-    """Each unit, done, leaves fewer runs, or as many and fewer of level 0; never two of one level."""
+    """Each unit leaves fewer runs, or as many with fewer on level 0; never two on one level."""
     runs = [(0, size) for size in fresh] + sorted(settled.items())
     for _ in range(20):
         unit = pick(

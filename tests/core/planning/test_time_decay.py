@@ -1,4 +1,4 @@
-"""The time factor: what a threshold is at an age, and that age never speaks for leaving a block as it is."""
+"""The time factor: the threshold at each age, and that a block never becomes less due with age."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POLICIES: tuple[Policy, ...] = (DELETES, SIZES)
 
 
 def aged(seed: int, days: list[float]) -> Snapshot:
-    """Drawn blocks with few or many deleted rows, born so many days ago (in turns); -1: nobody knows."""
+    """Drawn blocks with few or many deleted rows, added so many days ago (in turn); -1: unknown."""
     rng = random.Random(seed)
     drawn = with_deletes(rng, draw_snapshot(rng, SHAPE))
     n = len(drawn.blocks)
@@ -58,15 +58,17 @@ def taken(snapshot: Snapshot, policy: Policy, now: int = NOW) -> set[str]:
     return {path for task in plan.tasks for path in task.inputs}
 
 
-def test_the_curve_is_that_of_the_seed() -> None:
-    """Seed 001 names one point of it: 5 % at seven days; and its end: all marked rows are cleaned up."""
+def test_the_decay_curve() -> None:
+    """Databend gives one point, 5 % at seven days, and the end: all marked rows are cleaned up."""
     snapshot = born(draw_snapshot(random.Random(3), SHAPE), [0, 3.5, 7, 30, -1])
     young = youth_of(snapshot.blocks, NOW)
     expected = [0.3, (0.3 * 0.05) ** 0.5, 0.05, 0.3 / 6 ** (30 / 7), 0.0]
     ahead = replace(snapshot.blocks, added_at=np.full(len(snapshot.blocks), NOW + DAY))
     assert young.between(0.3, 0.05)[:5].tolist() == pytest.approx(expected)
     assert youth_of(ahead, NOW).between(0.3, 0.05)[0] == 0.3
-    assert set(young.between(0.02, 0.05).tolist()) == {0.02}, "an old threshold above the fresh one is none"
+    assert set(young.between(0.02, 0.05).tolist()) == {0.02}, (
+        "a threshold for old files above the fresh one has no effect"
+    )
 
 
 @settings(max_examples=fewer(60), derandomize=True, deadline=None)
@@ -85,8 +87,8 @@ def test_an_older_block_is_never_judged_more_leniently(
 
 
 @pytest.mark.parametrize("deleted, days", [(60, 7), (40, 9), (10, 14), (1, 30)])
-def test_marked_rows_are_all_removed_in_the_end(deleted: int, days: int) -> None:
-    """Under 5 % they used to stay for ever, and the 6 % of a file seven days old as well."""
+def test_marked_rows_are_all_removed_eventually(deleted: int, days: int) -> None:
+    """Shares below 5 % used to stay forever, as did the 6 % of a file seven days old."""
     drawn = draw_snapshot(random.Random(3), SHAPE)
     n = len(drawn.blocks)
     blocks = replace(
@@ -102,7 +104,7 @@ def test_marked_rows_are_all_removed_in_the_end(deleted: int, days: int) -> None
 
 
 def test_age_makes_a_difference() -> None:
-    """What the property above would not see missing."""
+    """The property above holds even without a time factor."""
     for policy in POLICIES:
         pairs = [(taken(aged(seed, [0]), policy), taken(aged(seed, [9]), policy)) for seed in range(20)]
         assert sum(young < old for young, old in pairs) > 5, policy.name
@@ -117,7 +119,7 @@ def test_without_a_clock_there_is_no_time_factor(policy: Policy) -> None:
         )
 
 
-def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
+def test_outputs_are_fresh_and_a_second_run_does_nothing() -> None:
     landed = 0
     for seed in range(25):
         rng = random.Random(seed)
@@ -150,7 +152,7 @@ def test_what_was_written_is_fresh_and_a_second_run_does_nothing() -> None:
         ("budget-bytes-per-day", 0, "a size .*, at least 1"),
     ],
 )
-def test_what_is_out_of_range_is_refused(option: str, value: object, expected: str) -> None:
+def test_a_value_out_of_range_is_refused(option: str, value: object, expected: str) -> None:
     with pytest.raises(OptionError, match=expected) as refused:
         resolve({option: value})
     assert option in str(refused.value)

@@ -1,4 +1,4 @@
-"""The budget of a fleet: whatever runs side by side, grants stay within the limits."""
+"""The budget of a fleet: whichever tasks run side by side, grants stay within the limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_grants_never_exceed_the_limits(
             assert spent + reserved <= max(per_day - today, 0)
 
 
-def test_a_task_gets_what_it_wants_as_far_as_it_is_there() -> None:
+def test_a_task_gets_what_it_wants_as_far_as_the_budget_lasts() -> None:
     budget, first = FleetBudget(per_pass_bytes=100).grant(70)
     budget, second = budget.grant(70)
     budget, third = budget.grant(70)
@@ -54,7 +54,7 @@ def test_an_overrun_of_one_task_leaves_nothing() -> None:
     assert (over.left_bytes, over.grant(1)[1]) == (0, 0)
 
 
-def test_core_seconds_that_are_used_up_let_no_task_start() -> None:
+def test_once_core_seconds_are_used_up_no_task_starts() -> None:
     budget = FleetBudget(per_pass_core_seconds=100, per_day_core_seconds=150, spent_today_core_seconds=60)
     assert budget.used_up == ""
     budget = budget.settle(None, 0, 89.5)

@@ -1,4 +1,4 @@
-"""Debt: what several verbs would rewrite counts once."""
+"""Debt: bytes that several verbs would rewrite count once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = np.array([10, 20, 30, 40])
 
 def plan(members: Sequence[int], seconds_saved: float) -> Plan:
     def make(_: int) -> Any:
-        raise AssertionError("a task is not needed to know the debt")
+        raise AssertionError("the debt needs no task")
 
     chosen = np.array(members, np.intp)
     size = int(SIZES[chosen].sum())
@@ -29,7 +29,7 @@ def test_disjoint_plans_add_up() -> None:
     assert debt_of([plan([0, 1], 0.5), plan([2], 0.25)]) == Debt(0.75 * 86_400, 60)
 
 
-def test_a_block_that_two_verbs_rewrite_counts_once_and_the_larger_gain_counts() -> None:
+def test_a_block_that_two_verbs_rewrite_counts_once_with_the_larger_gain() -> None:
     assert debt_of([plan([0, 1], 0.5), plan([1, 2], 0.75)]) == Debt(0.75 * 86_400, 60)
     assert debt_of([plan([0, 1], 0.5), plan([1], 0.25)]) == Debt(0.5 * 86_400, 30)
 

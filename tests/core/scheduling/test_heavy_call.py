@@ -1,4 +1,4 @@
-"""A heavy task and its report survive the way to another process and back."""
+"""A heavy task and its report survive the trip to another process and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass in progress as a value: progress by phases, and the order of what waits."""
+"""The pass in progress as a value: progress by phases, and the order of the queue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_progress_of_a_vacuum() -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_the_queue_has_the_order_in_which_tasks_start_and_what_is_held_back_last(held: bool) -> None:
+def test_the_queue_has_the_order_in_which_tasks_start_and_held_back_tasks_last(held: bool) -> None:
     best = Task("merge", "a", "compact", since_ms=0, score=50.0)
     old = Task("merge", "b", "compact", since_ms=-24 * HOUR_MS, score=10.0)
     ended = Task("merge", "c", "compact", "done", since_ms=0, score=99.0)

@@ -1,4 +1,4 @@
-"""The text for Prometheus: parsed by a reader of its grammar, and true to the passes."""
+"""The text for Prometheus: a parser of its grammar accepts it, and it agrees with the passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAMPLE = re.compile(
 
 
 def samples(text: str) -> dict[str, float]:
-    """Each sample by its name and labels; every line has to be one, or the help or type of one."""
+    """Each sample by its name and labels; every line must be a sample, or the help or type of one."""
     assert text.endswith("\n")
     found, typed = {}, set()
     for line in text.splitlines():
@@ -40,7 +40,7 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def test_counts_grow_from_pass_to_pass_and_gauges_are_of_the_last() -> None:
+def test_counters_grow_from_pass_to_pass_and_gauges_show_the_last() -> None:
     metrics = ServiceMetrics().after(REPORT, 1_000).after(REPORT, 2_500).after_error("down", 3_000)
     found = samples(metrics.text())
     assert found["lakekeeper_passes_total"] == 3
@@ -63,7 +63,7 @@ def test_each_status_has_a_sample_and_tables_that_need_attention_their_names() -
     assert '\\"quoted\\"' in named
 
 
-def test_before_the_first_pass_there_is_no_sample_of_one() -> None:
+def test_before_the_first_pass_there_are_no_samples_of_passes() -> None:
     assert not any("tables" in name or "debt" in name for name in samples(ServiceMetrics().text()))
 
 

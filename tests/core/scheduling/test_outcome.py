@@ -10,7 +10,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 
 
 def merge(*statuses: str, **given: Any) -> MergeReport:
-    """A compaction whose groups ended so; it committed if one of them did."""
+    """A compaction whose groups ended with these statuses; it committed if one of them did."""
     groups = tuple(GroupResult(str(n), status, 4, 400) for n, status in enumerate(statuses))
     plain: dict[str, Any] = {"commits": int("committed" in statuses), "groups": groups}
     return MergeReport("db.t", "compact", dry_run=False, version_before=1, version_after=2, **plain | given)
@@ -38,7 +38,7 @@ def vacuum(deleted: int = 0, failed: int = 0, *, dry_run: bool = False) -> Vacuu
         ([], vacuum(3, dry_run=True), "idle", ["vacuum_due"]),
     ],
 )
-def test_the_worst_of_the_verbs_is_the_status_and_what_was_done_comes_first(
+def test_the_status_is_the_worst_of_the_verbs_and_completed_work_comes_first(
     reports: list[MergeReport], freed: VacuumReport | None, status: str, codes: list[str]
 ) -> None:
     found = outcome("db.t", reports, freed)
@@ -46,7 +46,7 @@ def test_the_worst_of_the_verbs_is_the_status_and_what_was_done_comes_first(
     assert [code for code in found.reason.codes if code in codes] == codes
 
 
-def test_an_error_is_the_reason_and_what_was_done_before_it_is_said_too() -> None:
+def test_an_error_is_the_reason_and_completed_work_is_reported_too() -> None:
     found = outcome("db.t", [merge("committed")], error="no space left")
     assert found.status == "failed"
     assert [*found.reason.codes][:2] == ["failed", "rewrote"]

@@ -1,4 +1,4 @@
-"""The order of tasks: by worth, against a plain search; and nothing starves, whatever arrives."""
+"""The order of tasks: by worth, against a plain search; no task starves, whatever arrives."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_task_that_may_run_runs_once_and_those_of_a_table_in_order(tasks: 
 
 @given(st.floats(0, 100), st.sampled_from([1, 2, 7]), st.sampled_from([HOUR_MS, 4 * HOUR_MS]))
 def test_nothing_starves(score: float, weight: int, tick_ms: int) -> None:
-    """A worthless task against a stream of new, valuable ones, of which one can run at a time."""
+    """A worthless task against a stream of valuable new ones, where only one runs at a time."""
     old = Task("gc", "old", "vacuum", since_ms=0)
     for tick in range((weight + 1) * DAY_MS // tick_ms + 1):
         now = tick * tick_ms
@@ -72,7 +72,7 @@ def test_nothing_starves(score: float, weight: int, tick_ms: int) -> None:
     raise AssertionError("it never ran")
 
 
-def test_worth_for_each_core_second_and_weight_decide_between_tasks_of_one_age() -> None:
+def test_worth_per_core_second_and_weight_order_tasks_of_one_age() -> None:
     plain = Task("merge", "a", "compact", since_ms=NOW, score=60)
     heavy = Task("merge", "b", "compact", since_ms=NOW, score=40, weight=2)
     assert next_task([plain, heavy], NOW) is heavy

@@ -1,4 +1,4 @@
-"""Quiet hours against a plain walk over the minutes of a week, in zones with and without summer time."""
+"""Quiet hours against a plain walk over the minutes of a week, in zones with and without daylight saving time."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_days_hours_and_zones(text: str, inside: str, outside: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "8-9", "08:00", "08:00-24:01", "08:60-09:00", "Tag 08:00-09:00", "Mon-08:00-09:00"]
 )
-def test_what_is_no_window_is_refused(text: str) -> None:
+def test_a_malformed_window_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_quiet_hours(text)

@@ -40,7 +40,7 @@ def test_a_task_survives_json(task: Task) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"kind": "merge"}', '{"kind": 1, "soon": 2}'])
-def test_what_is_not_a_task_is_refused(text: str) -> None:
+def test_text_that_is_not_a_task_is_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         Task.from_json(text)
 
@@ -70,13 +70,13 @@ def test_a_parked_task_says_in_each_pass_how_often_it_failed_and_why() -> None:
 
 
 @pytest.mark.parametrize("end", [done, skipped])
-def test_success_and_nothing_to_do_forget_failures(end: Callable[[Task, Reason], Task]) -> None:
+def test_success_or_nothing_to_do_resets_failures(end: Callable[[Task, Reason], Task]) -> None:
     ended = end(failed(MERGE, "boom", 0, 1), WHY)
     assert (ended.failures, ended.parked_until_ms, ended.reason) == (0, 0, WHY)
     assert renewed(MERGE, ended) == MERGE
 
 
-def test_a_task_that_did_not_run_goes_on_waiting() -> None:
+def test_a_task_that_did_not_run_keeps_waiting() -> None:
     later = Task("merge", "ice.db.t", "recluster", since_ms=9_000, score=50)
     assert renewed(later, MERGE).since_ms == 5_000
     assert renewed(later, MERGE).score == 50

@@ -28,7 +28,7 @@ def test_numbers_are_even_and_the_same_on_every_machine() -> None:
     assert abs(Uniform(7)(50) - Uniform(8)(50)).min() > 0
 
 
-def test_the_streams_are_what_they_are_called() -> None:
+def test_the_streams_match_their_names() -> None:
     commits = 400
     spread = {}
     for name in STREAMS:
@@ -49,6 +49,6 @@ def test_the_streams_are_what_they_are_called() -> None:
     "stream, commits, seed, names",
     [("wid", 10, 0, "did you mean 'wide'"), ("wide", 0, 0, "1 to 100,000"), ("wide", 10, -1, "seed")],
 )
-def test_what_can_not_be_streamed_is_named(stream: str, commits: int, seed: int, names: str) -> None:
+def test_an_unknown_stream_is_named(stream: str, commits: int, seed: int, names: str) -> None:
     with pytest.raises(OptionError, match=names):
         named_stream(stream, commits, seed=seed)

@@ -1,4 +1,4 @@
-"""Queries of a simulation: what they would open."""
+"""Queries of a simulation: the files that they would open."""
 
 from __future__ import annotations
 

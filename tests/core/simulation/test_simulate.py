@@ -1,4 +1,4 @@
-"""Simulations: figures that can be worked out by hand, and paper tables that behave like real ones."""
+"""Simulations: figures checked by hand, and paper tables that behave like real ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.core.simulation.paper_runs import MIB, OPTIONS, run
 # ------------------------------------------------------------------------------------------------ figures by hand
 
 
-def test_a_full_sort_after_every_commit_rewrites_all_that_is_there() -> None:
+def test_a_full_sort_after_every_commit_rewrites_the_whole_table() -> None:
     report = run("wide", FULL, 4, every=1)
     assert report.write_amplification == (1 + 2 + 3 + 4) / 4
     assert (report.depth, report.depth_at_end, report.files_at_end) == (1.0, 1.0, 4)
@@ -25,7 +25,7 @@ def test_a_full_sort_after_every_commit_rewrites_all_that_is_there() -> None:
     assert report.tasks == 4
 
 
-def test_without_a_task_depth_is_that_of_all_that_was_written() -> None:
+def test_without_a_task_depth_is_that_of_all_written_files() -> None:
     report = run("wide", RANGES, 9)
     assert report.rewritten_bytes == 0
     assert report.depth == report.untouched_depth == pytest.approx(5.0, abs=0.1)
@@ -40,7 +40,7 @@ def test_data_in_order_of_time_is_never_rewritten(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_bytes_and_rows_are_kept_by_every_merge(stream: str) -> None:
+def test_every_merge_keeps_bytes_and_rows(stream: str) -> None:
     arrivals = named_stream(stream, 60, files=2, file_bytes=70 * MIB)
     world = World.empty(arrivals)
     for commit in range(60):

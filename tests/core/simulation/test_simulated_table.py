@@ -1,4 +1,4 @@
-"""Simulated tables: planned as real ones, with what a merge does to them."""
+"""Simulated tables: planned as real ones, and merged as real ones."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tests.core.simulation.paper_runs import OPTIONS, table
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("stream", STREAMS)
-def test_bounds_alone_tell_what_the_keys_would(stream: str) -> None:
+def test_bounds_alone_give_the_figures_of_the_keys(stream: str) -> None:
     exact = named_stream(stream, 150)
     known = simulate(exact, [RANGES], OPTIONS, final=True)
     guessed = simulate(dataclasses.replace(exact, keys=None), [RANGES], OPTIONS, final=True)
     off = (
         0.3 if stream == "jitter" else 0.15
-    )  # a few rows far from all others: bounds tell little of where most lie
+    )  # a few rows far from all others: bounds say little about most rows
     assert guessed.write_amplification == pytest.approx(known.write_amplification, rel=off, abs=0.1)
     assert guessed.range_files == pytest.approx(known.range_files, rel=0.15)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("stream", STREAMS)
-def test_files_are_as_wide_as_their_rows_and_not_as_the_keys_that_are_kept(stream: str) -> None:
-    """What was simulated of 128 rows a file was not what real tables of the same stream then did."""
+def test_files_are_as_wide_as_all_their_rows_and_not_as_the_sampled_keys(stream: str) -> None:
+    """Simulating with 128 rows a file once gave other figures than real tables of the same stream."""
     few, all_ = named_stream(stream, 100), named_stream(stream, 100, keys=4096)
     assert few.keys is not None
     assert few.keys.shape == (100, 128)

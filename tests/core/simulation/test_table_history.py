@@ -17,17 +17,17 @@ from lakekeeper.errors import OptionError
 from tests.core.simulation.paper_runs import KEY, MIB, OPTIONS, table
 
 
-def test_blocks_are_played_in_the_order_in_which_they_came() -> None:
+def test_blocks_are_replayed_in_commit_order() -> None:
     snapshot = table([5, 0, 0, 9], [8, 9, 9, 20], [40, 10, 10.5, 90], [0, 0, 0, 2])
     arrivals = replayed(snapshot)
     assert arrivals.edges.tolist() == [0, 2, 3], (
-        "two files of one commit, then one; the merged one is no ingest"
+        "two files of one commit, then one; a merged file is not an ingest"
     )
     assert arrivals.lo.argsort(kind="stable").tolist() == [0, 1, 2]
     assert arrivals.bytes.tolist() == [128 * MIB] * 3
 
 
-def test_a_key_that_moves_on_moves_on() -> None:
+def test_a_key_that_advances_keeps_advancing() -> None:
     snapshot = table(
         [10 * i for i in range(60)], [10 * i + 9 for i in range(60)], [60 * i for i in range(60)]
     )
@@ -39,7 +39,7 @@ def test_a_key_that_moves_on_moves_on() -> None:
     assert report.depth == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_key_that_stands_still_stands_still() -> None:
+def test_a_key_that_does_not_advance_stays_in_its_range() -> None:
     rng = random.Random(5)
     lo = [rng.randint(0, 50) for _ in range(60)]
     hi = [rng.randint(900, 999) for _ in range(60)]
@@ -49,7 +49,7 @@ def test_a_key_that_stands_still_stands_still() -> None:
     assert simulate(arrivals, [RANGES], OPTIONS).write_amplification > 1
 
 
-def test_partitions_stay_apart() -> None:
+def test_partitions_stay_separate() -> None:
     first = table([0] * 4, [9] * 4, [60, 120, 180, 240])
     columns = {
         "path": [f"f{i}" for i in range(8)],

@@ -1,4 +1,4 @@
-"""Numbers, tables and bars as people read them."""
+"""Numbers, tables and bars, formatted for people."""
 
 from __future__ import annotations
 

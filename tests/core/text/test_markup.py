@@ -31,7 +31,7 @@ def test_texts_and_attributes_are_escaped_and_read_back_as_they_were() -> None:
     assert "".join(seen.texts) == HOSTILE
 
 
-def test_what_is_markup_already_is_not_escaped_again() -> None:
+def test_markup_is_not_escaped_again() -> None:
     inner = tag("b", "1 < 2")
     assert tag("p", inner) == "<p><b>1 &lt; 2</b></p>"
     assert escaped(escaped("<")) == "&lt;"

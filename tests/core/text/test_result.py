@@ -19,7 +19,7 @@ def test_a_result_is_one_line_of_json() -> None:
     assert "\n" not in Found().to_json()
 
 
-def test_a_notebook_shows_the_text_and_takes_nothing_in_it_for_markup() -> None:
+def test_a_notebook_shows_the_text_and_interprets_no_markup_in_it() -> None:
     shown = Found()._repr_html_()
     assert shown.startswith("<pre")
     assert "k &lt; 3 &amp; &lt;b&gt;\n2 files" in shown

@@ -1,4 +1,4 @@
-"""No path leaves the table's folder: by table, and fuzzed against the file system's own idea of it."""
+"""No path leaves the table's folder: by a table of cases, and fuzzed against the file system's own answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUCKET = Grounds(("s3a://bucket/t", "s3://other/data"), ("metadata",))
         "/lake/t/...x/y..z",
     ],
 )
-def test_may_go(path: str) -> None:
+def test_paths_that_may_be_deleted(path: str) -> None:
     assert refusal(path, HOME) == ""
 
 
@@ -65,11 +65,11 @@ def test_may_go(path: str) -> None:
         ("file:/lake/t/_lakekeeper/vacuum/cursor.json", "_lakekeeper"),
     ],
 )
-def test_may_not_go(path: str, why: str) -> None:
+def test_paths_that_must_not_be_deleted(path: str, why: str) -> None:
     assert why in refusal(path, HOME)
 
 
-def test_metadata_goes_from_its_own_folder_and_never_from_lakekeepers() -> None:
+def test_metadata_is_deleted_from_its_own_folder_and_never_from_lakekeepers() -> None:
     assert refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET, "metadata") == ""
     assert "metadata" in refusal("s3a://bucket/t/metadata/snap-1.avro", BUCKET)
     assert "_lakekeeper" in refusal("s3a://bucket/t/_lakekeeper/intents/00.json", BUCKET, "metadata")
@@ -88,12 +88,12 @@ def test_metadata_goes_from_its_own_folder_and_never_from_lakekeepers() -> None:
         "s3://bucket/t/_lakekeeper/trash/e/x",
     ],
 )
-def test_what_is_no_file_of_an_entry_does_not_go_with_the_trash(path: str) -> None:
+def test_what_is_not_a_file_of_an_entry_is_not_deleted_with_the_trash(path: str) -> None:
     assert refusal(path, HOME, "trash")
     assert move_refusal("/lake/t/data/x", path, HOME)
 
 
-def test_files_move_between_their_places_and_the_bin_only() -> None:
+def test_files_move_only_between_their_places_and_the_trash() -> None:
     here, there = "/lake/t/p=1/x", f"{trash_folder('/lake/t', 'e')}/0/p=1/x"
     assert there == "/lake/t/_lakekeeper/trash/e/0/p=1/x"
     assert (
@@ -124,7 +124,9 @@ DECLARED = {"write.data.path": "s3a://bulk/data/", "write.metadata.path": "s3://
         (("gs://bulk/data",), False),
     ],
 )
-def test_a_property_widens_nothing_that_no_operator_allows(allowed: tuple[str, ...], permitted: bool) -> None:
+def test_a_property_allows_nothing_that_the_operator_does_not_allow(
+    allowed: tuple[str, ...], permitted: bool
+) -> None:
     grounds = grounds_of("s3://bucket/t", ("metadata",), DECLARED, allowed)
     assert refusal("s3://bucket/t/meta/m.avro", grounds) == ""
     why = refusal("s3://bulk/data/x.parquet", grounds)
@@ -152,7 +154,7 @@ def test_one_store_under_several_names_and_declared_roots() -> None:
 
 
 @pytest.mark.parametrize("root", ["/", "file:/", "s3://bucket", "s3://bucket/", "t", "file:/a/../b", ""])
-def test_a_root_that_is_no_folder_is_refused(root: str) -> None:
+def test_a_root_that_is_not_a_folder_is_refused(root: str) -> None:
     with pytest.raises(RetentionError, match="not a folder below"):
         require_roots("t", Grounds((root,)))
 
@@ -168,7 +170,7 @@ def test_spellings() -> None:
 
 
 @given(st.lists(st.sampled_from(["..", ".", "", "a", "t", "lake", "b c", "%2e%2e"]), max_size=6))
-def test_whatever_is_permitted_is_below_the_root_for_the_file_system_too(steps: list[str]) -> None:
+def test_every_permitted_path_is_below_the_root_for_the_file_system_too(steps: list[str]) -> None:
     for path in ("/lake/t/" + "/".join(steps), "/" + "/".join(steps), "file:/lake/" + "/".join(steps)):
         if refusal(path, HOME) == "":
             plain = path.removeprefix("file:")

@@ -1,4 +1,4 @@
-"""Which versions stay; drawn lines, each condition alone, and against a brute-force oracle."""
+"""Which versions stay: drawn histories, each condition alone, and against a brute-force oracle."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ NOW = 1_000 * H
 
 
 def line(*hours_ago: float, **more: Any) -> Versions:
-    """Versions 1, 2, … so many hours ago, one after the other, all on main."""
+    """Versions 1, 2, …, so many hours old, one after the other, all on main."""
     items = tuple(Version(i + 1, NOW - int(ago * H), i or None) for i, ago in enumerate(hours_ago))
     refs = (Ref("main", len(items)), *more.pop("refs", ()))
     return Versions("u", items, refs, more.pop("linear", False), usual_age_ms=168 * H, **more)
 
 
-def kept(versions: Versions, **asked: Any) -> Kept:
-    return keep("t", versions, Retention(**asked), NOW)
+def kept(versions: Versions, **requested: Any) -> Kept:
+    return keep("t", versions, Retention(**requested), NOW)
 
 
-def test_what_was_the_newest_at_the_cutoff_stays() -> None:
+def test_the_version_that_was_newest_at_the_cutoff_stays() -> None:
     #   90h   60h   30h   10h          cutoff 48 h ago: 2 was the newest then
     assert sorted(kept(line(90, 60, 30, 10), age_ms=48 * H).reasons) == [2, 3, 4]
-    # exactly at the cutoff another one came: nobody who begins within the grace gets 2
+    # exactly at the cutoff version 3 came: no reader that begins within the retention gets 2
     assert sorted(kept(line(90, 60, 48, 10), age_ms=48 * H).reasons) == [3, 4]
 
 
-def test_each_reason_is_told() -> None:
+def test_each_reason_is_given() -> None:
     told = kept(
         line(900, 800, 700, 60, 30, refs=(Ref("t1", 2, branch=False),)), age_ms=48 * H, last=2, named=[3]
     )
@@ -58,7 +58,7 @@ def test_each_reason_is_told() -> None:
     assert told.gone == (1,)
 
 
-def test_a_linear_log_keeps_all_from_the_oldest_on() -> None:
+def test_a_linear_log_keeps_everything_from_the_oldest_kept_version_on() -> None:
     told = kept(
         line(900, 800, 700, 60, 30, linear=True),
         age_ms=24 * H,
@@ -70,7 +70,7 @@ def test_a_linear_log_keeps_all_from_the_oldest_on() -> None:
     assert told.oldest == 2
 
 
-def test_a_version_that_is_held_but_unknown_keeps_all_on_a_linear_log() -> None:
+def test_a_held_version_that_is_unknown_keeps_everything_on_a_linear_log() -> None:
     told = kept(
         replace(line(900, 800, 700, linear=True), items=line(900, 800, 700).items), age_ms=24 * H, named=[0]
     )
@@ -78,33 +78,33 @@ def test_a_version_that_is_held_but_unknown_keeps_all_on_a_linear_log() -> None:
 
 
 @pytest.mark.parametrize(
-    "own, asked, unsafe, age",
+    "own, requested, unsafe, age",
     [
         (None, None, False, 168),  # the format's
         (200, None, False, 200),  # the table's
         (1, None, False, 24),  # a property cannot go under the floor
-        (1, None, True, 1),  # but the call can insist
+        (1, None, True, 1),  # but the call can override it
         (None, 24, False, 24),
         (100, 100, False, 100),
         (100, 30, True, 30),
         (None, 0, True, 0),
     ],
 )
-def test_the_grace_in_force(own: int | None, asked: int | None, unsafe: bool, age: int) -> None:
+def test_the_retention_in_force(own: int | None, requested: int | None, unsafe: bool, age: int) -> None:
     versions = line(10, min_age_ms=None if own is None else own * H)
-    told = kept(versions, age_ms=None if asked is None else asked * H, allow_unsafe=unsafe)
+    told = kept(versions, age_ms=None if requested is None else requested * H, allow_unsafe=unsafe)
     assert told.age_ms == age * H
     assert told.cutoff_ms == NOW - age * H
 
 
-@pytest.mark.parametrize("own, asked", [(None, 23), (100, 99), (None, 0), (1, 5)])
-def test_under_the_floor_is_refused(own: int | None, asked: int) -> None:
+@pytest.mark.parametrize("own, requested", [(None, 23), (100, 99), (None, 0), (1, 5)])
+def test_a_retention_under_the_floor_is_refused(own: int | None, requested: int) -> None:
     versions = line(10, min_age_ms=None if own is None else own * H)
     with pytest.raises(RetentionError, match="allow_unsafe_retention=True"):
-        kept(versions, age_ms=asked * H)
+        kept(versions, age_ms=requested * H)
 
 
-def test_a_negative_grace_is_refused_even_so() -> None:
+def test_a_negative_retention_is_refused_even_then() -> None:
     with pytest.raises(RetentionError, match="future"):
         kept(line(10), age_ms=-1, allow_unsafe=True)
 
@@ -124,12 +124,12 @@ def test_incomplete_versions_are_refused(versions: Versions, said: str) -> None:
 
 
 @pytest.mark.parametrize("at_ms", [None, NOW + 1, NOW + 500 * H])
-def test_a_time_that_is_unknown_or_to_come_is_young(at_ms: int | None) -> None:
+def test_a_version_with_an_unknown_or_future_time_is_young(at_ms: int | None) -> None:
     versions = line(900, 800, 700)
     items = (versions.items[0], Version(2, at_ms, 1), versions.items[2])
     told = kept(replace(versions, items=items), age_ms=24 * H)
     assert told.reasons[2].code == "time_unknown"
-    # What it came after may have been the newest until a moment ago.
+    # Its parent may have been the newest until just now.
     assert (1 in told.reasons) == True  # noqa: E712 - said as the property
 
 
@@ -154,7 +154,7 @@ def test_branches_have_a_retention_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("linear", [True, False])
-def test_a_stream_holds_what_it_goes_on_from_and_all_that_came_after(linear: bool) -> None:
+def test_a_stream_holds_the_version_where_it_continues_and_all_later_ones(linear: bool) -> None:
     versions = line(900, 800, 700, 600, 500, linear=linear)
     told = kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", 3),))])
     assert sorted(told.reasons) == [3, 4, 5]
@@ -163,7 +163,7 @@ def test_a_stream_holds_what_it_goes_on_from_and_all_that_came_after(linear: boo
     assert sorted(kept(versions, age_ms=24 * H, streams=slower).reasons) == [2, 3, 4, 5]
 
 
-def test_a_stream_holds_what_came_after_on_each_branch() -> None:
+def test_a_stream_holds_later_versions_on_each_branch() -> None:
     #  1 ─ 2 ─ 3 ─ 6        main
     #       └─ 4 ─ 5        audit
     parents = {1: None, 2: 1, 3: 2, 4: 2, 5: 4, 6: 3}
@@ -179,8 +179,8 @@ def test_a_stream_that_has_read_nothing_holds_everything(linear: bool) -> None:
     assert kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", None),))]).gone == ()
 
 
-def test_a_stream_may_wait_for_a_version_to_come_or_be_older_than_the_log() -> None:
-    """Delta's source notes the next version that it is to read."""
+def test_a_stream_may_wait_for_a_future_version_or_be_older_than_the_log() -> None:
+    """Delta's source records the next version that it will read."""
     versions = line(900, 800, 700, linear=True)
     assert sorted(kept(versions, age_ms=24 * H, streams=[Stream("/s", (("u", 4),))]).reasons) == [3]
     assert kept(versions, age_ms=24 * H, streams=[Stream("/s", (("u", 0),))]).gone == ()
@@ -201,7 +201,7 @@ def test_a_stream_of_another_table_is_refused_where_the_call_names_it(
     assert 2 in kept(versions, age_ms=24 * H, streams=[Stream("/s", both)]).reasons
 
 
-def test_names_go_when_they_are_too_old() -> None:
+def test_refs_expire_with_age() -> None:
     old = Ref("old", 1, branch=False, max_ref_age_ms=100 * H)
     told = kept(line(900, 700, 10, refs=(old,)), age_ms=24 * H)
     assert told.expired_refs == ("old",)
@@ -209,7 +209,7 @@ def test_names_go_when_they_are_too_old() -> None:
     assert kept(line(900, 700, 10, refs=(replace(old, max_ref_age_ms=901 * H),)), age_ms=24 * H).gone == ()
 
 
-def test_parents_that_go_round_in_a_circle_end() -> None:
+def test_a_cycle_of_parents_ends() -> None:
     items = (Version(1, NOW - 9 * H, 2), Version(2, NOW - 8 * H, 1))
     assert sorted(kept(Versions("u", items, (Ref("main", 2),), False, 24 * H), last=5).reasons) == [1, 2]
 
@@ -221,7 +221,7 @@ def test_parents_that_go_round_in_a_circle_end() -> None:
     st.sets(st.integers(1, 12), max_size=2),
     st.booleans(),
 )
-def test_whatever_is_drawn_readers_within_the_grace_find_their_version(
+def test_readers_within_the_retention_find_their_version(
     ages: list[int], grace: int, last: int, named: set[int], linear: bool
 ) -> None:
     ages = sorted(ages, reverse=True)

@@ -1,4 +1,4 @@
-"""Versions in which sinks look up what they have committed stay, judged by the sinks' own search."""
+"""Versions in which sinks look up what they have committed stay: checked with the sinks' own search."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def table(
     refs: tuple[Ref, ...] = (),
     format_version: int = 2,
 ) -> Versions:
-    """Versions 1, 2, … so many hours ago, one after the other unless ``parents`` says otherwise."""
+    """Versions 1, 2, …, so many hours old, one after the other unless ``parents`` says otherwise."""
     origin = {v: v - 1 or None for v in range(1, len(commits) + 1)} | dict(parents or {})
     items = tuple(Version(v, NOW - int(ago * H), origin[v]) for v, (ago, _) in enumerate(commits, 1))
     sinks = tuple(
@@ -58,7 +58,7 @@ def restored(
 ) -> str | None:
     """What a sink finds on restart, by the search of Flink's SinkUtil, Spark's writer and Kafka Connect's coordinator.
 
-    It goes from the head of its branch to the parent, and ends where a snapshot is gone.
+    The search follows parents from the head of the sink's branch, and ends at a deleted snapshot.
     """
     names = [name for name in sink if name.endswith(("job-id", "operator-id", "queryId"))]
     (position,) = [n for n in sink if n.endswith(("checkpoint-id", "epochId")) or ".offsets." in n]
@@ -79,7 +79,7 @@ def test_a_sink_that_was_down_for_longer_than_the_retention_finds_its_position(s
     assert left.gone == (1,)
     position = next(p for n, p in sink.items() if "checkpoint-id" in n or "epochId" in n or ".offsets." in n)
     assert restored(versions, left, summaries, sink, head=5) == position
-    # Without the rule the version goes, or is cut off: a tag on it would not help.
+    # Without the rule the version is deleted, or cut off: a tag on it would not help.
     assert restored(versions, kept(versions, 0), summaries, sink, head=5) is None
 
 
@@ -88,7 +88,7 @@ def test_the_reasons_name_the_sink_and_the_option() -> None:
     assert left.reasons[1] == Reason.of(Code.SINK_POSITION, sink="Flink job j1 (operator o1)")
     assert left.reasons[2] == Reason.of(Code.SINK_SEARCH, sink="Flink job j1 (operator o1)")
     assert all("vacuum.sink-retention-hours" in str(left.reasons[version]) for version in (1, 2))
-    # 3 was the newest within the retention: no stream has to hold it.
+    # 3 was the newest within the retention: no stream needs to hold it.
     assert left.reasons[3] == Reason.of(Code.WITHIN_RETENTION, branch="main")
 
 
@@ -99,7 +99,7 @@ def test_the_hold_ends() -> None:
     assert kept(versions, 0).gone == (1,)
 
 
-def test_each_operator_of_each_job_has_a_position_of_its_own() -> None:
+def test_each_operator_of_each_job_has_its_own_position() -> None:
     commits = [
         (900.0, flink(3, operator="o2")),
         (800.0, flink(9, job="j0")),
@@ -129,7 +129,7 @@ def test_a_sink_of_a_branch_is_looked_up_on_that_branch() -> None:
     assert restored(versions, left, summaries, flink(0), head=5) == "7"
 
 
-def test_a_branch_that_goes_holds_nothing_for_sinks() -> None:
+def test_an_expired_branch_holds_nothing_for_sinks() -> None:
     commits = [(900.0, {}), (600.0, flink(7)), (500.0, {}), (10.0, {})]
     old = Ref("audit", 3, max_ref_age_ms=100 * H)
     versions = table(*commits, parents={1: None, 2: 1, 3: 2, 4: 1}, refs=(old,))
@@ -191,7 +191,7 @@ def test_the_newest_of_each() -> None:
     st.lists(st.tuples(st.integers(0, 1500), st.sampled_from([None, 0, 1, 2])), min_size=1, max_size=10),
     st.integers(0, 1500),
 )
-def test_whatever_is_drawn_a_sink_finds_its_position_for_as_long_as_the_option_says(
+def test_a_sink_finds_its_position_for_as_long_as_the_option_says(
     drawn: list[tuple[int, int | None]], sink_hours: int
 ) -> None:
     ages = sorted((age for age, _ in drawn), reverse=True)

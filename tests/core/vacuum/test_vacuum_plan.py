@@ -1,4 +1,4 @@
-"""The plan of a vacuum: order, batches, what is spared, the brake; all on values."""
+"""The plan of a vacuum: order, batches, spared files and the brake, all on values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEPT = Kept({2: Reason.of(Code.NEWEST_VERSION)}, (1,), (), HOUR_MS, 0)
 
 
 def planned(*dead: Dead, live: int | None = 100, **more: Any) -> VacuumPlan:
-    """A plan over files of 10 bytes each; those whose name has ``missing`` or ``link`` are that."""
+    """A plan over files of 10 bytes each; a name with ``missing`` or ``link`` makes the file that."""
     found = {
         d.path: None if "missing" in d.path else FileInfo(d.path, 10, 1, link="link" in d.path) for d in dead
     }
@@ -56,7 +56,7 @@ def test_oldest_first_and_each_file_once() -> None:
     assert plan.by_kind() == {"data": (3, 30)}
 
 
-def test_what_must_not_go_is_told_and_stays() -> None:
+def test_files_that_must_not_be_deleted_are_spared_with_the_reason() -> None:
     plan = planned(
         dead("/t/a"),
         dead("/t/../u/x"),
@@ -90,7 +90,7 @@ def stray(path: str) -> Dead:
     return Dead(path, "orphan", -1, 9, logged=False)
 
 
-def test_the_brake_weighs_what_the_log_does_not_explain_and_takes_no_chances() -> None:
+def test_the_brake_weighs_files_that_the_log_does_not_explain_and_refuses_when_unsure() -> None:
     half = [stray(f"/t/{i}") for i in range(10)]
     brake(planned(*half), 0.5)  # 100 of 200 bytes
     with pytest.raises(
@@ -109,7 +109,7 @@ def test_the_brake_weighs_what_the_log_does_not_explain_and_takes_no_chances() -
         brake(planned(stray("/t/a"), live=0), 0.99)
 
 
-def test_garbage_that_the_log_names_is_no_surprise() -> None:
+def test_the_brake_ignores_garbage_that_the_log_names() -> None:
     plan = planned(*(dead(f"/t/{i}") for i in range(99)), live=None)
     brake(plan, 0.0)
     assert (len(plan.files), plan.unexplained) == (99, ())
@@ -122,12 +122,12 @@ def doomed(version: int, count: int, partition: str = "", kind: str = "data") ->
 def test_batches_end_with_a_version_once_they_are_large_enough() -> None:
     files = [*doomed(1, 2), *doomed(2, 3), *doomed(3, 1), *doomed(4, 9)]
     cut = [[f.version for f in batch] for batch in batches(files, least=4, most=6)]
-    #       1 and 2 make 5: enough; 3 alone is not, so 4 comes with it, up to the most
+    # 1 and 2 make 5: enough; 3 alone is too few, so 4 joins it, up to the maximum
     assert cut == [[1, 1, 2, 2, 2], [3, 4, 4, 4, 4, 4], [4, 4, 4, 4]]
 
 
 @given(st.lists(st.integers(1, 5), max_size=60), st.integers(1, 10), st.integers(1, 10))
-def test_batches_are_all_files_in_order_and_never_too_large(
+def test_batches_hold_all_files_in_order_and_are_never_too_large(
     versions: list[int], least: int, most: int
 ) -> None:
     files = [f for i, v in enumerate(sorted(versions)) for f in doomed(v, 1, str(i))]
@@ -136,7 +136,7 @@ def test_batches_are_all_files_in_order_and_never_too_large(
     assert all(1 <= len(batch) <= most for batch in cut)
 
 
-def test_partitions_apart_and_metadata_last() -> None:
+def test_partitions_are_separate_and_metadata_is_last() -> None:
     files = [
         *doomed(1, 1, "a=1"),
         *doomed(1, 1, "a=2"),
@@ -147,7 +147,7 @@ def test_partitions_apart_and_metadata_last() -> None:
     assert [[f.version for f in part] for part in parts.values()] == [[1, 2], [1], [0]]
 
 
-def test_the_proof_says_what_was_examined_and_what_will_go() -> None:
+def test_the_proof_lists_what_was_examined_and_what_will_be_deleted() -> None:
     plan = planned(dead("/t/b"), dead("/t/a"), dead("/t/metadata/m", "manifest"))
     record = json.loads(proof(plan, "run", 7))
     assert (record["run_id"], record["at_ms"], record["files"], record["bytes"]) == ("run", 7, 3, 30)

@@ -1,4 +1,4 @@
-"""Filters as plans print them: what is read back, and that what can not be read never narrows anything."""
+"""Filters as plans print them: what is parsed, and that text that cannot be parsed never narrows a range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sampling import fewer
 
 
 def drawn(meaning: Meaning) -> dict[str, list[str]]:
-    """``{"k": ["[3, 9)"]}``; a column that is asked about without a span is left out."""
+    """``{"k": ["[3, 9)"]}``; a filtered column without a span is left out."""
     return {column: [_drawn(s) for s in found] for column, found in meaning.filters.items()}
 
 
@@ -118,7 +118,7 @@ WIDER: list[tuple[Any, str, dict[str, list[str]], set[str]]] = [
 
 
 @pytest.mark.parametrize("read, text, expected, columns", WIDER)
-def test_what_can_not_be_read_is_no_filter_and_says_so(
+def test_text_that_cannot_be_parsed_is_no_filter_and_is_reported(
     read: Any, text: str, expected: dict[str, list[str]], columns: set[str]
 ) -> None:
     meaning = read(text)
@@ -128,7 +128,7 @@ def test_what_can_not_be_read_is_no_filter_and_says_so(
 
 @settings(max_examples=fewer(300), derandomize=True, deadline=None)
 @given(st.text(alphabet="[]()kc#1L=<> ,'ANDORINEqualTo", max_size=40))
-def test_no_text_makes_a_reader_fail(text: str) -> None:
+def test_no_text_makes_a_parser_fail(text: str) -> None:
     for read in (pushed_filters, printed_expressions, iceberg_filters):
         assert isinstance(read(text), Meaning)
 
@@ -138,7 +138,7 @@ _VALUE = st.text(alphabet="ab, ()'", min_size=1, max_size=8).filter(lambda v: v 
 
 @settings(max_examples=fewer(200), derandomize=True, deadline=None)
 @given(_VALUE, _VALUE)
-def test_text_with_commas_and_brackets_comes_back_as_it_was(one: str, two: str) -> None:
+def test_text_with_commas_and_brackets_is_parsed_unchanged(one: str, two: str) -> None:
     meaning = pushed_filters(f"[IsNotNull(a), EqualTo(a,{one}), GreaterThan(b,{two})]")
     assert meaning.filters["a"] == (Span(one, one),)
     assert meaning.filters["b"] == (Span(two, None, after=True),)

@@ -40,7 +40,7 @@ def test_and_is_the_intersection_and_or_the_union(one: list[Span], other: list[S
         assert _in(value, any_of) == (_in(value, tuple(one)) or _in(value, tuple(other)))
 
 
-def test_long_lists_become_the_stretch_that_they_span() -> None:
+def test_a_long_list_becomes_the_range_that_it_spans() -> None:
     found = spans("a", *(Span(v, v) for v in range(1000)))
     assert found.filters["a"] == (Span(0, 999),)
 

@@ -1,4 +1,4 @@
-"""A workload as data: what it says of rates and columns, and that it comes back from JSON as it was."""
+"""A workload as data: its rates and columns, and that it survives JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakekeeper.errors import OptionError
 NOW = 100 * DAY_MS
 
 
-def test_a_steady_stream_of_queries_has_its_rate_however_long_it_was_watched() -> None:
+def test_a_steady_stream_of_queries_has_its_rate_however_long_it_was_recorded() -> None:
     for days in (1, 7, 60):
         start = NOW - days * DAY_MS
         scans = [Scan(start + i * 3_600_000, {}) for i in range(days * 24)]
@@ -28,7 +28,7 @@ def test_a_steady_stream_of_queries_has_its_rate_however_long_it_was_watched() -
         assert seen.rate(NOW) == pytest.approx(1 / 3600, rel=0.05)
 
 
-def test_a_rate_does_not_fade_because_nobody_watched() -> None:
+def test_a_rate_does_not_fade_while_nothing_is_recorded() -> None:
     scans = [Scan(i * 60_000, {}) for i in range(600)]
     seen = collect("t", scans, source="test")
     assert seen.rate(NOW) == pytest.approx(seen.rate(600 * 60_000), rel=1e-6)
@@ -62,7 +62,7 @@ def test_one_scan_is_not_a_flood() -> None:
     assert collect("t", [Scan(NOW, {})], source="test").rate(NOW) <= 1 / 60
 
 
-def test_no_scans_ask_nothing() -> None:
+def test_without_scans_the_rate_is_zero() -> None:
     empty = collect("t", [], source="test")
     assert (len(empty), empty.rate(NOW), empty.filtered(NOW), empty.column_share) == (0, 0.0, {}, None)
 
@@ -79,7 +79,7 @@ def test_columns_are_counted_by_the_weight_of_their_scans() -> None:
     assert seen.unread == 1
 
 
-def test_a_bounded_memory_keeps_the_newest_and_the_rate() -> None:
+def test_a_bounded_memory_keeps_the_newest_scans_and_the_rate() -> None:
     scans = [Scan(i * 1000, {}) for i in range(1000)]
     seen = collect("t", scans, source="test")
     kept = seen.newest(100)
@@ -87,7 +87,7 @@ def test_a_bounded_memory_keeps_the_newest_and_the_rate() -> None:
     assert kept.rate(1_000_000) == pytest.approx(seen.rate(1_000_000), rel=1e-3)
 
 
-def test_it_comes_back_from_json() -> None:
+def test_a_workload_survives_json() -> None:
     scans = [
         Scan(5, {"a.b": (Span(1, None, after=True), Span(null=True))}, ("a.b",), False, 2.0, 3, 400, 0.5)
     ]
@@ -98,6 +98,6 @@ def test_it_comes_back_from_json() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"format": "other"}', '{"format": "lakekeeper workload 1", "scans": [1]}']
 )
-def test_what_is_no_workload_is_refused_by_name(text: str) -> None:
+def test_an_invalid_workload_is_refused_by_name(text: str) -> None:
     with pytest.raises(OptionError, match="workload"):
         Workload.from_json(text)

@@ -1,4 +1,4 @@
-"""Rows deleted by us: maintenance that commits first never makes it fail, and never saves a row from it."""
+"""Row deletes through lakekeeper: maintenance that commits first neither makes one fail nor saves a row from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def delete(scene: Scene, where: str, observer: Observer | None = None, **options
     return delete_rows(scene.adapter, scene.runner, where, resolved, observer=observer, clock=scene.clock)
 
 
-@pytest.fixture(params=[Settings(), Settings(row_deletes=False)], ids=["masks", "files anew"])
+@pytest.fixture(params=[Settings(), Settings(row_deletes=False)], ids=["masks", "copy-on-write"])
 def scene(request: pytest.FixtureRequest) -> Scene:
     return overlapping(settings=request.param)
 
@@ -45,30 +45,30 @@ def test_rows_that_match_are_deleted_and_no_others(scene: Scene) -> None:
     assert scene.table.current.run_id == report.run_id
 
 
-def test_nothing_matches_nothing_is_committed(scene: Scene) -> None:
+def test_where_no_row_matches_nothing_is_committed(scene: Scene) -> None:
     version = scene.table.current.number
     report = delete(scene, "k = 1000")
     assert (report.changed, scene.table.current.number) == (False, version)
     assert "no row matches" in str(report)
 
 
-def test_rows_are_not_looked_for_where_no_file_can_hold_one(
+def test_files_are_not_searched_where_none_can_hold_a_match(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Iceberg refuses a scan of no files."""
-    monkeypatch.setattr(MemoryDeletes, "find", lambda *_: pytest.fail("no file was to be looked at"))
+    monkeypatch.setattr(MemoryDeletes, "find", lambda *_: pytest.fail("no file can match"))
     assert not len(scene.adapter.snapshot(where="k = 1000").blocks)
     scene.untouched(lambda: delete(scene, "k = 1000"))
 
 
-def test_whole_files_go(scene: Scene) -> None:
+def test_whole_files_are_removed(scene: Scene) -> None:
     delete(scene, "k >= 0")
     assert scene.table.rows() == []
     assert scene.table.current.files == {}
 
 
-def test_a_layout_commit_in_between_is_followed(scene: Scene) -> None:
-    """Seed 001, case 1: our delete finds its rows in the files that maintenance put in the place of theirs."""
+def test_a_layout_commit_before_ours_is_followed(scene: Scene) -> None:
+    """Databend, case 1: our delete finds its rows in the files with which maintenance replaced the old ones."""
     rival = Scene(scene.table)
     scene.adapter.faults.races.append(rival.run)
     report = delete(scene, "k < 3")
@@ -88,13 +88,13 @@ def test_layout_appends_and_deletes_one_after_the_other(scene: Scene) -> None:
     )
     report = delete(scene, "k < 3")
     assert left(scene) == [k for k in range(3, 60) if k != 50] + [100]
-    # 0, 1, the 1 that was appended meanwhile; 2 was deleted by somebody else
+    # 0, 1 and the appended 1; another writer deleted 2
     assert report.deleted_rows_count == 3
     assert report.retries == 3
 
 
-def test_an_update_in_between_counts_as_it_is_now(scene: Scene) -> None:
-    """The row was changed before we deleted: it is judged by its new values, as if we had come later."""
+def test_an_update_before_ours_is_judged_by_its_new_values(scene: Scene) -> None:
+    """The update commits before our delete: the result is the same as if we had started later."""
 
     def update() -> None:
         scene.table.delete("k = 1")
@@ -105,7 +105,7 @@ def test_an_update_in_between_counts_as_it_is_now(scene: Scene) -> None:
     assert left(scene) == [*range(3, 60), 1000]
 
 
-def test_only_what_changed_is_read_again() -> None:
+def test_only_changed_files_are_read_again() -> None:
     scene = overlapping()
     touched = scene.table.touched
     (first, *_) = scene.table.current.files
@@ -114,7 +114,7 @@ def test_only_what_changed_is_read_again() -> None:
     assert len(touched.data_reads) == 6 + 1
 
 
-def test_a_rewrite_that_lost_rows_is_told_and_nothing_is_deleted() -> None:
+def test_a_rewrite_that_lost_rows_is_reported_and_nothing_is_deleted() -> None:
     scene = overlapping()
     (first, *_) = scene.table.current.files
 
@@ -154,7 +154,7 @@ def test_unknown_outcomes_are_settled_by_the_run_id(scene: Scene) -> None:
         delete(scene, "k < 5")
 
 
-def test_rows_that_came_after_the_search_are_deleted_where_the_table_asks_for_it() -> None:
+def test_rows_appended_after_the_search_are_deleted_on_serializable_tables() -> None:
     for serializable in (True, False):
         scene = overlapping(settings=Settings(serializable=serializable))
         scene.adapter.faults.races.append(partial(scene.table.append, rows(1, 100)))
@@ -164,13 +164,13 @@ def test_rows_that_came_after_the_search_are_deleted_where_the_table_asks_for_it
         assert scene.pauses == []
 
 
-def test_an_append_that_can_hold_no_match_is_no_conflict() -> None:
+def test_an_append_without_a_match_is_no_conflict() -> None:
     scene = overlapping()
     scene.adapter.faults.races.append(lambda: scene.table.append(rows(100, 101)))
     assert delete(scene, "k < 3").retries == 0
 
 
-def test_steady_appends_are_followed_at_once_and_do_not_use_up_the_retries(scene: Scene) -> None:
+def test_steady_appends_are_followed_at_once_without_counting_as_retries(scene: Scene) -> None:
     reads = scene.table.touched.data_reads
     scene.adapter.faults.races.extend([lambda: scene.table.append(rows(1, 100))] * 20)
     report = delete(scene, "k < 3", commit_retry_num_retries=1)
@@ -188,14 +188,14 @@ def test_steady_appends_are_followed_for_a_bounded_time() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_files_that_leave_whole_are_not_read() -> None:
+def test_files_removed_as_a_whole_are_not_read() -> None:
     scene = overlapping()
     report = delete(scene, "k >= 0")
     assert scene.table.touched.data_reads == []
     assert (report.deleted_rows_count, report.unread_data_files_count) == (60, 6)
 
 
-def test_a_file_without_a_live_row_is_no_match() -> None:
+def test_a_file_without_live_rows_is_no_match() -> None:
     scene = overlapping(1, 3)
     scene.table.apply(
         "DELETE", lambda now: replace(now, files={p: _all_dead(e) for p, e in now.files.items()})
@@ -208,10 +208,10 @@ def _all_dead(entry: Any) -> Any:
 
 
 @pytest.mark.parametrize("error", [OSError("no route"), KeyboardInterrupt()], ids=["error", "interrupt"])
-def test_files_of_a_commit_that_was_reported_lost_stay_until_the_log_says_so(
+def test_files_of_a_commit_that_was_reported_lost_stay_until_the_log_confirms_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """Loss: a catalog lands a commit and answers that another one won; then it cannot be asked any more."""
+    """Loss: a catalog lands a commit, answers that another one won, and then does not answer any more."""
     real = MemoryDeletes.delete
 
     def landed_and_lost(self: MemoryDeletes, *given: Any) -> Any:
@@ -232,8 +232,8 @@ def test_files_of_a_commit_that_was_reported_lost_stay_until_the_log_says_so(
 
 
 @pytest.mark.parametrize("error", [OSError("503"), NotFound("db.t", "can no longer be read")])
-def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Scene, error: Exception) -> None:
-    """The catalog that did not answer the commit does not answer the next question either."""
+def test_reads_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Scene, error: Exception) -> None:
+    """The catalog that did not answer the commit does not answer the next request either."""
     changes = MemoryAdapter.changes_since
     failing = [error] * 2
 
@@ -253,7 +253,7 @@ def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Sce
     assert sum(scene.pauses) < 60
 
 
-def test_looks_that_fail_after_a_lost_attempt_are_made_again(scene: Scene) -> None:
+def test_reads_that_fail_after_a_lost_attempt_are_repeated(scene: Scene) -> None:
     snapshot, failing = MemoryAdapter.snapshot, [OSError("throttled")] * 3
 
     def look(self: MemoryAdapter, columns: Any = None, where: Any = None) -> Any:
@@ -268,7 +268,7 @@ def test_looks_that_fail_after_a_lost_attempt_are_made_again(scene: Scene) -> No
     assert left(scene) == list(range(3, 60))
 
 
-def test_both_orders_of_a_delete_and_a_rewrite_end_the_same() -> None:
+def test_a_delete_and_a_rewrite_give_the_same_rows_in_either_order() -> None:
     ends = set()
     for maintenance_first in (True, False):
         scene = overlapping()

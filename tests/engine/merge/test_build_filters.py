@@ -1,4 +1,4 @@
-"""Files get the Bloom filters that a table asks for, and no file is looked at twice."""
+"""Files get the Bloom filters that a table sets, and no footer is read twice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_files_without_filters_are_rewritten_and_keep_their_rows(table: MemoryTa
     assert rows(table) == before
 
 
-def test_nothing_is_read_once_all_is_settled(table: MemoryTable) -> None:
+def test_nothing_is_read_once_all_files_are_settled(table: MemoryTable) -> None:
     build(table)
     table.touched.footers.clear()
     table.touched.data_reads.clear()
@@ -59,7 +59,7 @@ def test_nothing_is_read_once_all_is_settled(table: MemoryTable) -> None:
     assert table.touched.data_reads == []
 
 
-def test_a_new_file_is_looked_at_once(table: MemoryTable) -> None:
+def test_the_footer_of_a_new_file_is_read_once(table: MemoryTable) -> None:
     build(table)
     table.append([{"id": 9, "k": 9, "note": "n9"}])
     table.touched.footers.clear()
@@ -69,7 +69,7 @@ def test_a_new_file_is_looked_at_once(table: MemoryTable) -> None:
     assert len(table.touched.footers) == 1
 
 
-def test_another_column_is_another_question(table: MemoryTable) -> None:
+def test_for_another_column_footers_are_read_again(table: MemoryTable) -> None:
     build(table)
     table.set_property("bloom-filters", "note,k")
     assert build(table).changed
@@ -87,7 +87,7 @@ def test_a_dry_run_reads_and_writes_nothing(table: MemoryTable) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"columns": ["note"]}', '{"columns": ["note"], "settled": "?"}']
 )
-def test_a_note_that_cannot_be_read_costs_a_look(table: MemoryTable, text: str) -> None:
+def test_a_damaged_note_only_costs_another_read_of_the_footers(table: MemoryTable, text: str) -> None:
     build(table)
     table.notes["bloom-filters.json"] = text
     table.touched.footers.clear()
@@ -117,7 +117,7 @@ def test_without_lookups_nothing_is_due(table: MemoryTable) -> None:
     assert table.touched.footers == []
 
 
-def test_a_call_that_rewrote_single_files_made_its_round(table: MemoryTable) -> None:
+def test_a_call_that_rewrote_single_files_completed_one_round(table: MemoryTable) -> None:
     report = build(table, where="k = 1")
     assert (report.rewritten_data_files_count, report.added_data_files_count) == (1, 1)
     assert report.ended.code == Code.ONE_ROUND
@@ -129,11 +129,11 @@ def test_a_part_of_the_table(table: MemoryTable) -> None:
     assert len(unfiltered(table)) == 2
     table.touched.footers.clear()
     build(table)
-    assert len(table.touched.footers) == 2, "what was settled for a part stays so"
+    assert len(table.touched.footers) == 2, "files settled by the call on a part stay settled"
     assert unfiltered(table) == set()
 
 
-def test_the_budget_bounds_a_call_and_the_next_one_goes_on(table: MemoryTable) -> None:
+def test_the_budget_bounds_a_call_and_the_next_one_continues(table: MemoryTable) -> None:
     options = {"budget-bytes": 1, "single-task-bytes": "1MB", "target-file-size-bytes": "1MB"}
     calls = 0
     while unfiltered(table):

@@ -1,4 +1,4 @@
-"""Outcomes of a commit other than done or lost, crashes, failing groups; dry runs."""
+"""Outcomes of a commit other than done or lost, crashes, failing groups, and dry runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_an_unknown_outcome_that_landed_is_settled_by_the_run_id() -> None:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(landed: bool) -> None:
-    """Files stay, and the user is told which run to look for: not that the table can not be read."""
+def test_reads_that_fail_while_an_outcome_is_settled_leave_it_unknown(landed: bool) -> None:
+    """Files stay, and the error names the run to look for instead of saying that the table cannot be read."""
     scene = groups_apart(2)
     looks = iter(range(100))
 
@@ -52,8 +52,8 @@ def test_looks_that_fail_while_an_outcome_is_settled_leave_it_unknown(landed: bo
     assert sum(scene.pauses) < 60
 
 
-def test_a_last_attempt_that_lost_and_can_not_be_looked_up_keeps_its_files() -> None:
-    """Its answer may have been wrong: a client that repeats a commit is told that it lost, to itself."""
+def test_a_last_attempt_whose_loss_cannot_be_confirmed_keeps_its_files() -> None:
+    """The answer may be wrong: a client that repeats a commit gets a conflict with its own first attempt."""
     scene = groups_apart(2)
 
     class Blinded(MemoryAdapter):
@@ -81,7 +81,7 @@ def test_an_unknown_outcome_that_landed_is_found_under_a_later_commit() -> None:
     def land_and_go_on(operation: str, change: Any, run_id: str = "") -> int:
         number = landing(operation, change, run_id)
         if operation == "lakekeeper":
-            scene.table.delete("k = 0")  # a user takes a row of our new file before we look
+            scene.table.delete("k = 0")  # a user deletes a row of our new file before we check
         return number
 
     scene.table.apply = land_and_go_on  # type: ignore[method-assign, assignment]  # the race of this test
@@ -92,7 +92,7 @@ def test_an_unknown_outcome_that_landed_is_found_under_a_later_commit() -> None:
 
 
 class _Contradicted(MemoryAdapter):
-    """A catalog that lands a commit, retries it by itself and then answers that somebody else won."""
+    """A catalog that lands a commit, retries it by itself, and then answers that another writer won."""
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         super().commit(rewrites, snapshot, run_id)
@@ -101,7 +101,7 @@ class _Contradicted(MemoryAdapter):
 
 @pytest.mark.parametrize("retries", [0, 4])
 def test_a_conflict_with_ourselves_is_a_commit(retries: int) -> None:
-    """apache/iceberg 12818: the commit was there, the answer said no, and its live files were deleted."""
+    """apache/iceberg 12818: the commit landed, the answer was a conflict, and its live files were deleted."""
     scene = groups_apart(2)
     scene.adapter = _Contradicted(scene.table)
     before, version = scene.table.fingerprint(), scene.table.current.number
@@ -113,7 +113,7 @@ def test_a_conflict_with_ourselves_is_a_commit(retries: int) -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_an_unknown_outcome_deletes_nothing_and_is_not_tried_twice() -> None:
+def test_after_an_unknown_outcome_nothing_is_deleted_or_retried() -> None:
     scene = groups_apart(2)
     before, version = scene.table.fingerprint(), scene.table.current.number
     scene.adapter.faults.outcomes.append("unknown, lost")
@@ -136,7 +136,7 @@ def test_a_rejected_commit_is_cleaned_up() -> None:
     assert scene.run().commits == 1
 
 
-def test_a_commit_that_did_not_reach_the_log_is_tried_again_with_the_same_files() -> None:
+def test_a_commit_that_did_not_reach_the_log_is_retried_with_the_same_files() -> None:
     scene = groups_apart(2)
     before = scene.table.fingerprint()
     scene.adapter.faults.outcomes.extend(["rejected"] * 2)
@@ -166,8 +166,8 @@ def test_a_crash_at_any_phase_leaves_the_table_as_before_or_after(phase: str) ->
     assert report.commits == (0 if phase == "committed" else 1)
 
 
-def test_a_look_that_fails_after_the_commit_hides_no_commit() -> None:
-    """apache/iceberg 4673: an error after the success was taken for a failure."""
+def test_a_read_that_fails_after_the_commit_hides_no_commit() -> None:
+    """apache/iceberg 4673: an error after a successful commit counted as a failed commit."""
 
     class Blinded(MemoryAdapter):
         def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
@@ -187,10 +187,10 @@ def test_a_look_that_fails_after_the_commit_hides_no_commit() -> None:
     assert report.version_after == scene.table.current.number
 
 
-def test_an_error_while_tidying_up_after_a_commit_is_not_a_failed_commit(
+def test_an_error_in_the_cleanup_after_a_commit_is_not_a_failed_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A replay wrote an output anew; the old one can not be removed: it is an orphan, and the commit stands."""
+    """A replay rewrote an output, and the old one cannot be removed: it is an orphan, and the commit is valid."""
     scene = overlapping(settings=Settings(row_deletes=False))
     scene.adapter.faults.races.append(lambda: scene.table.delete("k = 3"))
 
@@ -212,7 +212,7 @@ def test_an_error_while_tidying_up_after_a_commit_is_not_a_failed_commit(
 
 
 class _Noting(MemoryAdapter):
-    """Notes under which run id each attempt to commit was made."""
+    """Records the run id of each attempt to commit."""
 
     def __init__(self, table: MemoryTable) -> None:
         super().__init__(table)
@@ -223,8 +223,8 @@ class _Noting(MemoryAdapter):
         return super().commit(rewrites, snapshot, run_id)
 
 
-def test_a_batch_after_a_failed_one_has_a_run_id_of_its_own() -> None:
-    """The log says by its run id whether a commit landed: two commits of one id could not be told apart."""
+def test_a_batch_after_a_failed_one_has_its_own_run_id() -> None:
+    """The run id shows in the log whether a commit landed: two commits with one id would be indistinguishable."""
     scene = groups_apart(4)
     scene.adapter = noting = _Noting(scene.table)
     before = scene.table.fingerprint()
@@ -233,7 +233,7 @@ def test_a_batch_after_a_failed_one_has_a_run_id_of_its_own() -> None:
         if phase == "committed" and len(noting.tried) == 1:
             scene.adapter.faults.outcomes.extend(
                 ["rejected"] * 3
-            )  # a commit that did not land is tried thrice
+            )  # a commit that did not land is tried three times
 
     options = {**IN_PARTS, "partial-progress.max-commits": 4}
     report = scene.run(options={**options, "max-concurrent-file-group-rewrites": 1}, observer=fail_the_second)

@@ -1,4 +1,4 @@
-"""The budget of a day: what was rewritten in the last 24 hours counts, whoever knows of it."""
+"""The daily budget: bytes rewritten in the last 24 hours count, whichever process rewrote them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = 400 * DAY_MS
 
 
 def fresh(batches: int = 8) -> Scene:
-    """Four partitions of overlapping files, of a table that no other test knows."""
+    """Four partitions of overlapping files, in a table that no other test uses."""
     table = MemoryTable(
         f"db.t{uuid.uuid4().hex}", {"p": "int", "k": "int", "v": "string"}, partition_by=["p"]
     )
@@ -29,7 +29,7 @@ def fresh(batches: int = 8) -> Scene:
     return Scene(table)
 
 
-def test_what_other_processes_have_recorded_counts() -> None:
+def test_bytes_that_other_processes_recorded_count() -> None:
     scene = fresh()
     request = scene.request("ranges", options={"budget-bytes-per-day": 1_000_000, "depth-threshold": 1})
     recorded = replace(request, recorded_bytes=1_000_000)
@@ -45,7 +45,7 @@ def run_at(scene: Scene, now_ms: int, day: int) -> MergeReport:
     return maintain(scene.adapter, scene.runner, request, clock=Clock(now_ms=lambda: now_ms))
 
 
-def test_a_day_s_budget_outlives_the_call_and_comes_back_after_24_hours() -> None:
+def test_a_daily_budget_outlives_the_call_and_is_free_again_after_24_hours() -> None:
     scene = fresh()
     whole = int(scene.adapter.snapshot().blocks.bytes.sum())
     day = whole // 2
@@ -62,7 +62,7 @@ def test_a_day_s_budget_outlives_the_call_and_comes_back_after_24_hours() -> Non
     assert later.rewritten_bytes_count > 0
 
 
-def test_the_log_is_believed_where_it_tells_more_than_this_process_knows() -> None:
+def test_the_log_counts_where_it_has_more_than_this_process_recorded() -> None:
     snapshot = fresh(2).adapter.snapshot()
     told = np.array([[START - DAY_MS, START - 5, START], [1000, 20, 7]], np.int64)
     assert spent_bytes(replace(snapshot, rewritten=told), START) == 27
@@ -71,13 +71,13 @@ def test_the_log_is_believed_where_it_tells_more_than_this_process_knows() -> No
     assert spent_bytes(replace(snapshot, rewritten=told), START + DAY_MS) == 0
 
 
-def test_where_no_log_tells_the_blocks_that_we_made_do() -> None:
+def test_without_a_log_the_blocks_that_we_wrote_count() -> None:
     scene = fresh(4)
     assert spent_bytes(scene.adapter.snapshot(), START) == 0
     scene.run("ranges", options={"depth-threshold": 1})
     made = scene.adapter.snapshot()
     ours = made.blocks.key_id >= 0
-    stranger = replace(made, table_uuid=uuid.uuid4().hex)  # as another process sees it
+    stranger = replace(made, table_uuid=uuid.uuid4().hex)  # as seen by another process
     assert ours.any()
     newest = int(made.blocks.added_at[ours].max())
     assert spent_bytes(stranger, newest) == int(made.blocks.bytes[ours].sum())

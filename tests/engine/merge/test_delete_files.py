@@ -1,4 +1,4 @@
-"""``merge_deletes`` on the memory adapter: dead rows go, delete files are tidied, a second call finds nothing."""
+"""``merge_deletes`` on the memory adapter: dead rows and dangling delete files go, and a second call finds nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def merged(
 
 
 def half_empty(files: int = 4, *, settings: Settings | None = None, keyed: bool = True) -> Scene:
-    """Files of ten rows side by side, of each of which every other row is deleted; and one that is fine."""
+    """Files of ten rows side by side, each with every other row deleted, and one file without deletes."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=settings)
     for f in range(files + 1):
         table.append(rows(*range(f * 10, f * 10 + 10)))
@@ -72,7 +72,7 @@ def test_half_empty_neighbours_become_full_files_of_the_same_level(keyed: bool) 
     assert merged(scene).ended.code == "nothing_to_do"
 
 
-def test_the_level_and_the_key_of_what_was_reclustered_stay() -> None:
+def test_reclustered_files_keep_their_level_and_key() -> None:
     scene = half_empty()
     assert scene.run("full").changed
     scene.table.delete("k < 10")
@@ -85,10 +85,10 @@ def test_the_level_and_the_key_of_what_was_reclustered_stay() -> None:
     assert report.depth_after <= report.depth_before
 
 
-def test_a_file_of_which_everything_is_deleted_goes_without_a_successor() -> None:
+def test_a_file_without_live_rows_is_removed_without_a_replacement() -> None:
     scene = half_empty(1)
     doomed = next(path for path, entry in scene.table.current.files.items() if entry.deleted)
-    scene.table.apply("DELETE", lambda now: _all_masked(now, doomed))  # writers would take the file out
+    scene.table.apply("DELETE", lambda now: _all_masked(now, doomed))  # users' writers would remove the file
     report = merged(scene)
     assert (report.rewritten_data_files_count, report.added_data_files_count) == (1, 0)
     assert sorted(row["k"] for row in scene.table.rows()) == list(range(10, 20))
@@ -101,7 +101,7 @@ def _all_masked(now: Version, path: str) -> Version:
     return replace(now, files={**now.files, path: replace(entry, deleted=dead, delete_id="all")})
 
 
-def test_what_is_under_the_threshold_stays_and_says_so() -> None:
+def test_files_under_the_threshold_stay_and_say_so() -> None:
     scene = half_empty()
     ageless = Deletes(old_ratio=1.0)
     options = {"delete-ratio-threshold": 0.6}
@@ -135,7 +135,7 @@ def test_a_dry_run_writes_nothing_and_says_what_the_call_then_does() -> None:
 # ------------------------------------------------------------------------------------------------------------ tidying
 
 
-def test_dangling_delete_files_go_in_a_commit_of_their_own() -> None:
+def test_dangling_delete_files_are_removed_in_a_commit_of_their_own() -> None:
     scene = half_empty()
     scene.table.leave_dangling(3)
     report = merged(scene)
@@ -147,7 +147,7 @@ def test_dangling_delete_files_go_in_a_commit_of_their_own() -> None:
     scene.untouched(lambda: merged(scene))
 
 
-def test_delete_files_are_tidied_where_nothing_is_to_be_rewritten() -> None:
+def test_dangling_delete_files_are_removed_where_nothing_is_rewritten() -> None:
     scene = half_empty()
     scene.table.leave_dangling(2)
     before = scene.table.fingerprint()
@@ -160,7 +160,7 @@ def test_delete_files_are_tidied_where_nothing_is_to_be_rewritten() -> None:
 
 
 def rival_tidies(scene: Scene) -> Callable[[], object]:
-    """Somebody else takes out what dangles, in the last moment, and a writer leaves more."""
+    """Another run removes the dangling delete files just before our commit, and a writer leaves more."""
 
     def act() -> None:
         rival = Scene(scene.table)
@@ -170,7 +170,7 @@ def rival_tidies(scene: Scene) -> Callable[[], object]:
     return act
 
 
-def test_a_lost_race_is_looked_at_again() -> None:
+def test_after_a_lost_race_the_table_is_read_again() -> None:
     scene = half_empty()
     scene.table.leave_dangling()
     scene.adapter.faults.races.extend([lambda: None, rival_tidies(scene)])
@@ -182,7 +182,7 @@ def test_a_lost_race_is_looked_at_again() -> None:
     assert scene.pauses[-1] == 0.1
 
 
-def test_retries_are_bounded_and_a_loss_after_the_rewrites_is_only_told() -> None:
+def test_retries_are_bounded_and_a_loss_after_the_rewrites_is_only_reported() -> None:
     scene = half_empty()
     scene.table.leave_dangling()
     scene.adapter.faults.races.extend([lambda: None, *[rival_tidies(scene)] * 9])
@@ -204,7 +204,7 @@ def test_the_time_for_retries_is_bounded_too() -> None:
     assert merged(scene, options=options).conflicts < 5
 
 
-def test_where_nothing_landed_before_it_a_loss_is_an_error() -> None:
+def test_a_loss_with_nothing_committed_before_it_is_an_error() -> None:
     scene = half_empty()
     scene.table.leave_dangling()
     scene.adapter.faults.races.extend([rival_tidies(scene)] * 9)
@@ -215,7 +215,7 @@ def test_where_nothing_landed_before_it_a_loss_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("fault, kind", [("rejected", Rejected), ("unknown, lost", Unknown)])
-def test_a_tidying_that_fails_costs_no_rewrite(fault: Any, kind: type[Exception]) -> None:
+def test_a_cleanup_that_fails_costs_no_rewrite(fault: Any, kind: type[Exception]) -> None:
     scene = half_empty()
     scene.table.leave_dangling()
     scene.adapter.faults.outcomes.extend([None, fault])  # type: ignore[list-item]  # None: the rewrites land
@@ -239,7 +239,7 @@ def test_a_lost_answer_is_settled_by_the_run_id() -> None:
     assert scene.table.touched.attempts == 2
 
 
-def test_an_observer_that_raises_while_tidying_stops_as_a_crash_would() -> None:
+def test_an_observer_that_raises_during_the_cleanup_stops_it_as_a_crash_would() -> None:
     scene = half_empty()
     scene.table.leave_dangling()
     before = scene.table.fingerprint()
@@ -259,7 +259,7 @@ def test_an_observer_that_raises_while_tidying_stops_as_a_crash_would() -> None:
 
 
 @pytest.mark.parametrize("phase", ["planned", "read", "written", "before_commit"])
-def test_a_delete_meanwhile_is_deleted_in_the_outputs_too(phase: str) -> None:
+def test_a_concurrent_delete_is_applied_to_the_outputs_too(phase: str) -> None:
     scene = half_empty()
     left = [lambda: scene.table.delete("k = 4")]
 

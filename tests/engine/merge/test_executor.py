@@ -1,4 +1,4 @@
-"""Groups are read, merged, written and checked; one that fails costs itself alone."""
+"""Groups are read, merged, written and checked; a group that fails costs only itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import groups_apart
 
 
-def test_a_failing_group_costs_itself_alone() -> None:
+def test_a_failing_group_costs_only_itself() -> None:
     class Failing(MemoryAdapter):
         def read(self, task: MergeTask) -> Parts:
             parts = super().read(task)
@@ -58,7 +58,7 @@ def test_a_rewrite_that_loses_or_doubles_a_row_is_not_committed(change: Any) -> 
 @pytest.mark.parametrize("rows_in", [None, 0])
 @pytest.mark.parametrize("planned", [None, 0, 8])
 def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, planned: int | None) -> None:
-    """Rows that nobody counted are not 0: three files would leave the table, and their rows with them."""
+    """An unknown number of rows is not 0: three files would leave the table, with their rows."""
 
     class Silent(MemoryAdapter):
         def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
@@ -73,7 +73,7 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
         work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
         with Execution(work, [task], 1) as execution:
             [result] = execution.results()
-    # Only an adapter that says it read the inputs and found no live row is believed, and not against the plan.
+    # An empty output counts only where the adapter read the inputs and found no live row, and the plan agrees.
     assert isinstance(result, Failed) == (rows_in is None or planned == 8)
 
 
@@ -85,7 +85,7 @@ def test_an_error_of_lakekeeper_stops_the_run_and_leaves_no_file() -> None:
                 raise Unsupported("db.t", "variant")
             return parts
 
-    for threads in range(1, 20):  # several groups may be done when the failure is seen
+    for threads in range(1, 20):  # several groups may be done before the failure is seen
         scene = groups_apart(4)
         scene.adapter = Broken(scene.table)
         with pytest.raises(Unsupported, match="variant"):

@@ -7,7 +7,7 @@ from typing import Any
 from tests.engine.scene import Scene, groups_apart
 
 
-def test_a_dry_run_writes_nothing_and_says_what_the_real_call_does() -> None:
+def test_a_dry_run_writes_nothing_and_predicts_the_real_call() -> None:
     scene = groups_apart(3)
     dry: list[Any] = []
     scene.untouched(lambda: dry.append(scene.run(dry_run=True)))
@@ -34,7 +34,7 @@ def test_where_limits_what_is_rewritten() -> None:
     assert Scene(scene.table).run(where="k >= 1000 and k < 2000").ended.code == "nothing_to_do"
 
 
-def test_a_report_of_no_commit_says_why_the_files_were_left() -> None:
+def test_a_report_without_a_commit_says_why_the_files_were_left() -> None:
     scene = groups_apart(3)
     assert scene.run().commits == 1
     again = Scene(scene.table).run()

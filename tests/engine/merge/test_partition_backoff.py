@@ -1,4 +1,4 @@
-"""Partitions where a merge was raced rest: longer each time, and not once they are quiet."""
+"""Partitions where a merge lost a race rest, longer each time, and not once they are quiet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakekeeper.engine.merge.partition_backoff import Backoff, held_blocks
 from tests.engine.scene import Scene
 
 
-def test_raced_partitions_rest_longer_each_time_and_forget_it_when_quiet() -> None:
+def test_raced_partitions_rest_longer_each_time_until_they_are_quiet() -> None:
     backoff = Backoff(pause_ms=100)
     backoff.raced("p=1", 0)
     assert backoff.resting(99) == {"p=1"}

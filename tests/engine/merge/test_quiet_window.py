@@ -1,4 +1,4 @@
-"""Manners: commits wait for users' statements, for a bounded time; hopeless work stops; raced partitions rest."""
+"""Commits wait for users' statements for a bounded time; hopeless work stops; raced partitions rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.engine.scene import groups_apart, rows
 
 
 class Log:
-    """The log as ``changes_since`` tells it; one answer after the other, the last for ever."""
+    """The log as ``changes_since`` returns it: one answer after the other, and then the last one forever."""
 
     def __init__(self, *answers: Changes) -> None:
         self.answers = list(answers)
@@ -41,7 +41,7 @@ def at(*moments: int, layout: bool = False, appends: bool = False) -> Changes:
 
 
 class Time:
-    """A clock that goes on by what is waited."""
+    """A clock that only waits advance."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -67,18 +67,18 @@ def waited(log: Log, *, window: int = 2000, most: int = 10_000, now: int = 100_0
 def test_recent_deletes_are_waited_out() -> None:
     assert sum(waited(Log(at(99_500)))) == 1.5
     assert waited(Log(at(98_000))) == []
-    assert sum(waited(Log(at(99_500), at(99_500, 100_250)))) == 0.25, "its end is the best moment of all"
-    assert max(waited(Log(at(99_500)))) <= 0.25, (
-        "it looks again and again, to be there when the next one ends"
+    assert sum(waited(Log(at(99_500), at(99_500, 100_250)))) == 0.25, (
+        "right after a delete is the best time to commit"
     )
+    assert max(waited(Log(at(99_500)))) <= 0.25, "it checks often enough to see the end of the next one"
 
 
 @pytest.mark.parametrize("kind", ["layout", "appends"])
-def test_appends_and_rewrites_are_not_waited_for(kind: str) -> None:
+def test_appends_and_rewrites_cause_no_wait(kind: str) -> None:
     assert waited(Log(at(99_900, layout=kind == "layout", appends=kind == "appends"))) == []
 
 
-def test_a_steady_stream_is_waited_for_no_longer_than_the_bound() -> None:
+def test_the_wait_for_a_steady_stream_is_bounded() -> None:
     class Stream(Log):
         def changes_since(self, _: Any) -> Changes:
             self.asked += 1
@@ -88,10 +88,10 @@ def test_a_steady_stream_is_waited_for_no_longer_than_the_bound() -> None:
 
 
 class Steady(Log):
-    """A user commits every ``period`` ms; a statement takes ``length`` ms of it, up to its commit.
+    """A user commits every ``period`` ms; each statement takes the last ``length`` ms of a period.
 
-    What is new has to be replayed, which takes ``replay`` ms; the first time, ``first``. The log is looked at from
-    ``since`` on: what was committed before the rewrite began is in its snapshot.
+    New deletes have to be replayed, which takes ``replay`` ms; the first time, ``first``. The log is read from
+    ``since`` on: the snapshot holds everything that was committed before the rewrite began.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Steady(Log):
         return at(*(moment + self.ahead for moment in moments))
 
     def hurts(self) -> bool:
-        """Would a commit now fall into one of the user's statements?"""
+        """Would a commit now conflict with one of the user's statements?"""
         return self.time.now_ms % self.period > self.period - self.length
 
 
@@ -134,10 +134,10 @@ class Steady(Log):
         (9000, 4000, 400, 0),
     ],
 )
-def test_of_a_steady_stream_the_gap_is_met(
+def test_a_commit_falls_into_the_gap_of_a_steady_stream(
     period: int, length: int, replay: int, first: int, start: int, ahead: int
 ) -> None:
-    """Between two statements of a user who deletes again and again, right after one has landed."""
+    """A user deletes again and again; the gap starts right after each statement's commit."""
     time = Time(start)
     stream = Steady(period, length, replay, time, first, ahead)
     quiet = QuietWindow(time.clock, 2000, 30_000)
@@ -150,7 +150,7 @@ def test_of_a_steady_stream_the_gap_is_met(
 
 @pytest.mark.parametrize("rewrite", [4000, 6000, 9000])
 @pytest.mark.parametrize("period,length,replay", [(3000, 2000, 300), (4000, 3000, 500), (1900, 1300, 300)])
-def test_a_short_rewrite_that_saw_one_or_two_statements_meets_the_gap_too(
+def test_a_short_rewrite_that_saw_one_or_two_statements_finds_the_gap_too(
     period: int, length: int, replay: int, rewrite: int
 ) -> None:
     for start in range(40_000, 40_000 + 2 * period, 100):
@@ -164,10 +164,10 @@ def test_a_short_rewrite_that_saw_one_or_two_statements_meets_the_gap_too(
 
 
 @pytest.mark.parametrize("period,length,replay", [(1000, 500, 150), (1500, 1000, 300)])
-def test_a_rewrite_that_met_no_statement_of_a_stream_meets_the_gap_too(
+def test_a_rewrite_that_saw_no_statement_of_a_stream_finds_the_gap_too(
     period: int, length: int, replay: int
 ) -> None:
-    """Beside Trino with a statement each second, rewrites of half a second made statements fail."""
+    """Beside Trino with a statement each second, rewrites of half a second once made statements fail."""
     for start in range(40_000, 40_000 + period, 50):
         last, time = start // period * period, Time(start)
         before = at(*range(last - 2 * period, last + 1, period)).winners
@@ -182,27 +182,27 @@ def test_a_rewrite_that_met_no_statement_of_a_stream_meets_the_gap_too(
         assert time.now_ms <= start + 2 * period + 2 * replay, start
 
 
-def test_one_or_two_deletes_before_a_call_are_not_waited_for() -> None:
-    """As a script does it: delete, then merge what is deleted."""
+def test_one_or_two_deletes_before_a_call_cause_no_wait() -> None:
+    """A script that deletes rows and then merges the deletes."""
     for moments in ((99_900,), (99_000, 99_900)):
         assert waited(Log(replace(at(), earlier=at(*moments).winners)), window=5000) == []
 
 
-def test_a_stream_that_appends_now_and_then_goes_on() -> None:
-    """Each second INSERT, UPDATE, DELETE or MERGE: after an INSERT, two seconds have passed since rows changed."""
+def test_a_stream_with_occasional_appends_is_still_a_stream() -> None:
+    """One INSERT, UPDATE, DELETE or MERGE each second: around an INSERT, deletes are two seconds apart."""
     moments = (93_000, 94_000, 95_000, 97_000, 98_000, 99_000)
     stream = replace(at(), earlier=at(*moments).winners)
     assert sum(waited(Log(stream), window=5000, now=101_100)) > 0.5
 
 
-def test_a_stream_that_ended_before_a_call_is_not_waited_for() -> None:
+def test_a_stream_that_ended_before_a_call_causes_no_wait() -> None:
     earlier = at(91_000, 92_000, 93_000, 94_000).winners
     assert waited(Log(replace(at(), earlier=earlier)), window=5000) == []
 
 
 @pytest.mark.parametrize("replay", [900, 4750])
-def test_a_stream_that_leaves_no_gap_is_waited_for_a_few_times_only(replay: int) -> None:
-    """A statement lands during each replay: 60 of them in a row once made one commit of 285 s."""
+def test_waits_for_a_stream_without_a_gap_are_few(replay: int) -> None:
+    """A statement lands during each replay: 60 replays in a row once made one commit take 285 s."""
     time = Time(100_000)
     stream = Steady(500, 450, replay, time)
     quiet = QuietWindow(time.clock, 2000, 10_000)
@@ -212,7 +212,7 @@ def test_a_stream_that_leaves_no_gap_is_waited_for_a_few_times_only(replay: int)
     assert time.now_ms <= 100_000 + replay + 10_000 + replay, "counted from the end of the first replay"
 
 
-def test_a_commit_is_not_put_off_past_the_time_for_retries() -> None:
+def test_a_commit_is_not_delayed_past_the_time_for_retries() -> None:
     scene = groups_apart(2)
     time = Time(scene.table.now_ms + 1000)
     seen: list[int] = []
@@ -234,8 +234,8 @@ def test_a_commit_is_not_put_off_past_the_time_for_retries() -> None:
 
 
 @pytest.mark.parametrize("earlier", [True, False], ids=["before the rewrite", "during the rewrite"])
-def test_a_statement_that_waited_for_the_cores_of_a_rewrite_is_not_made_to_fail(earlier: bool) -> None:
-    """On two cores, a rewrite of 27 s let the user's next statement end two seconds after it."""
+def test_a_statement_delayed_by_the_cores_of_a_rewrite_is_not_made_to_fail(earlier: bool) -> None:
+    """On two cores, the user's next statement ended two seconds after a rewrite of 27 s."""
     moments = (66_000, 68_000, 70_000)
 
     def look(_: Any = None) -> Changes:
@@ -249,13 +249,13 @@ def test_a_statement_that_waited_for_the_cores_of_a_rewrite_is_not_made_to_fail(
     assert 102_000 <= time.now_ms <= 102_300
 
 
-def test_a_stream_that_ended_during_a_rewrite_is_waited_for_no_longer_than_three_periods() -> None:
+def test_the_wait_for_a_stream_that_ended_during_a_rewrite_is_at_most_three_periods() -> None:
     assert 5.9 < sum(waited(Log(at(75_000, 77_000, 79_000)))) < 6.1
 
 
 @pytest.mark.parametrize("missing", [1, 2], ids=["a statement fails", "a statement also writes a checkpoint"])
-def test_a_stream_that_skips_a_commit_goes_on(missing: int) -> None:
-    """Our last commit made a statement fail, or Delta writes a checkpoint: its next commit comes periods later."""
+def test_a_stream_that_skips_a_commit_is_still_a_stream(missing: int) -> None:
+    """Our last commit made a statement fail, or Delta writes a checkpoint: the next commit is periods later."""
     moments = [100_000 - 1500 * n for n in range(4, 0, -1)]
     late = moments[-1] + (1 + missing) * 1500 - 200
     time = Time(100_000)
@@ -266,18 +266,18 @@ def test_a_stream_that_skips_a_commit_goes_on(missing: int) -> None:
 
 
 def test_a_failed_statement_before_a_call_does_not_hide_the_stream() -> None:
-    """Statements of four seconds, of which one failed: three commits in sixteen seconds are a stream."""
+    """Statements of four seconds, one of which failed: three commits in the last sixteen seconds are a stream."""
     earlier = at(84_000, 88_000, 96_000).winners
     assert sum(waited(Log(replace(at(), earlier=earlier)), window=5000)) > 1
 
 
-def test_a_commit_of_a_machine_whose_clock_is_ahead_is_waited_for_once_at_most() -> None:
+def test_a_commit_with_a_clock_ahead_of_ours_causes_one_bounded_wait() -> None:
     assert sum(waited(Log(at(10_000_000)), most=5000)) == 5.0
     assert waited(Log(at(99_900)), window=0) == []
     assert waited(Log(replace(at(99_900), obstacle=Reason.of(Code.TABLE_RECREATED)))) == []
 
 
-def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:
+def test_an_obstacle_or_lost_inputs_stop_work_that_has_not_begun() -> None:
     scene = groups_apart(6)
     reads: list[str] = []
 
@@ -296,8 +296,8 @@ def test_an_obstacle_or_lost_inputs_stop_work_that_was_not_begun() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_a_job_that_fails_on_what_is_gone_was_raced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version that expired under our hands: not a failure of ours, and the reason is told."""
+def test_a_job_that_fails_on_a_removed_file_lost_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version that it reads expired: not a failure of ours, and the report gives the reason."""
     scene = groups_apart(2)
 
     def gone(_: Any) -> Any:
@@ -313,8 +313,8 @@ def test_a_job_that_fails_on_what_is_gone_was_raced(monkeypatch: pytest.MonkeyPa
     assert "FileNotFoundError: f000001" in str(report.groups[0].detail)
 
 
-def test_a_slow_look_delays_no_other_group() -> None:
-    """Each group that began while the log was read waited until it was."""
+def test_a_slow_read_of_the_log_delays_no_other_group() -> None:
+    """Each group that began during the read used to wait for its end."""
     scene, begun, answered = groups_apart(2), threading.Event(), threading.Event()
     real = scene.adapter.changes_since
 
@@ -339,7 +339,7 @@ def test_a_slow_look_delays_no_other_group() -> None:
     assert watch.lost(task) == found
 
 
-def test_a_short_run_never_looks_at_the_log_early() -> None:
+def test_a_short_run_never_reads_the_log_early() -> None:
     scene = groups_apart(3)
     calls: list[int] = []
     real = scene.adapter.changes_since
@@ -350,7 +350,7 @@ def test_a_short_run_never_looks_at_the_log_early() -> None:
 
     scene.adapter.changes_since = counted  # type: ignore[method-assign]  # a spy on the one instance
     scene.run()
-    assert len(calls) == 2, "the engine's before the commit, and the commit's own"
+    assert len(calls) == 2, "one read by the engine before the commit, and one by the commit"
 
 
 def test_tasks_on_cold_blocks_come_first() -> None:

@@ -26,18 +26,18 @@ from tests.engine.scene import Scene, groups_apart, overlapping, rows
 KINDS = {
     "row ids, masks": Settings(),
     "values, masks": Settings(row_ids=False),
-    "row ids, files anew": Settings(row_deletes=False),
-    "values, files anew": Settings(row_ids=False, row_deletes=False),
+    "row ids, copy-on-write": Settings(row_deletes=False),
+    "values, copy-on-write": Settings(row_ids=False, row_deletes=False),
     "scanned, row ids, masks": Settings(finds_rows=False),
     "scanned, values, masks": Settings(finds_rows=False, row_ids=False, counts_rows=False),
-    "scanned, values, files anew": Settings(finds_rows=False, row_ids=False, row_deletes=False),
+    "scanned, values, copy-on-write": Settings(finds_rows=False, row_ids=False, row_deletes=False),
 }
 SCANNED = Settings(finds_rows=False)
 
 
 @pytest.fixture(params=KINDS.values(), ids=list(KINDS))
 def scene(request: pytest.FixtureRequest) -> Scene:
-    """Six files of ten rows, all over the key, and two pairs of equal rows."""
+    """Six files of ten rows, each over the whole key, and two pairs of equal rows."""
     made = overlapping(settings=request.param)
     made.table.append(rows(3, 3, 7, 7))
     return made
@@ -71,12 +71,12 @@ def test_three_winners_in_a_row_are_all_applied(scene: Scene) -> None:
     if scene.table.settings.row_deletes:
         assert (report.commits, report.replayed_rows_count) == (1, 5)
     else:
-        assert report.groups[0].status == "dropped", "the third writes the fourth of seven inputs anew"
-    assert scene.table.leftovers() == set(), "masks of the first replays are gone"
+        assert report.groups[0].status == "dropped", "the third winner rewrites the fourth of seven inputs"
+    assert scene.table.leftovers() == set(), "masks of the first replays are removed"
 
 
-def test_each_replay_looks_for_what_was_deleted_since_the_one_before(scene: Scene) -> None:
-    """Three winners, one after the other, each after the replay of the one before; equal rows are among them."""
+def test_each_replay_searches_only_for_rows_deleted_since_the_previous_one(scene: Scene) -> None:
+    """Three winners in a row, each after the previous replay; equal rows are among the deleted ones."""
     looked_for: list[int] = []
     real = MemoryDeletes.lost
 
@@ -104,9 +104,9 @@ def test_each_replay_looks_for_what_was_deleted_since_the_one_before(scene: Scen
 
 @pytest.mark.parametrize("first", ["k = 3", "k = 3 or k = 9"])
 def test_a_row_that_is_restored_after_its_replay_is_in_the_outputs(scene: Scene, first: str) -> None:
-    """The replay starts over from what was written: masks of rows that live again go."""
+    """The replay starts again from the outputs as written: masks of restored rows are dropped."""
     if not scene.table.settings.row_deletes:
-        return  # a file that is written anew comes back as another file
+        return  # a file that is rewritten comes back as another file
     before = scene.table.rows()
 
     def restore() -> None:
@@ -123,7 +123,7 @@ def test_a_row_that_is_restored_after_its_replay_is_in_the_outputs(scene: Scene,
 def test_a_scan_that_returns_fewer_rows_than_the_log_counts_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A file is gone from the disk and the session ignores that: the rows in it would come back to life."""
+    """A file is missing and the session ignores that: the deleted rows in it would come back."""
     scene = overlapping(settings=SCANNED)
     real = MemoryDeletes.traces
 
@@ -157,17 +157,19 @@ def test_raced_groups_are_replayed_side_by_side(monkeypatch: pytest.MonkeyPatch)
     assert scene.table.leftovers() == set()
 
 
-def test_nothing_is_asked_of_the_table_between_a_replay_and_its_commit(
+def test_the_table_is_not_read_between_a_replay_and_its_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is deleted in that time has to be replayed too."""
+    """A delete that lands in that time would have to be replayed too."""
     scene = overlapping()
     done: list[str] = []
     real_mask, real_commit = MemoryDeletes.mask, scene.adapter.commit
 
     def mask(self: MemoryDeletes, lost: Lost, hits: Any) -> Rewrite:
         masked = real_mask(self, lost, hits)
-        monkeypatch.setattr(scene.adapter, "changes_since", lambda _: pytest.fail("a look after the replay"))
+        monkeypatch.setattr(
+            scene.adapter, "changes_since", lambda _: pytest.fail("a read of the log after the replay")
+        )
         done.append("masked")
         return masked
 
@@ -186,7 +188,7 @@ def test_nothing_is_asked_of_the_table_between_a_replay_and_its_commit(
     assert scene.pauses == []
 
 
-def test_a_row_that_an_older_delete_took_is_not_counted_twice(scene: Scene) -> None:
+def test_a_row_of_an_older_delete_is_not_counted_twice(scene: Scene) -> None:
     scene.table.delete("k = 3 or k = 11")
     before = scene.table.rows()
     report = scene.run(observer=At("written", lambda: scene.table.delete("k = 7 or k = 3")))
@@ -208,7 +210,7 @@ def test_an_update_is_a_delete_and_a_new_row(scene: Scene) -> None:
     assert fingerprint(scene.table.rows()) == fingerprint(expected)
 
 
-def test_a_file_deleted_as_a_whole_is_masked(scene: Scene) -> None:
+def test_rows_of_a_removed_file_are_masked(scene: Scene) -> None:
     (path, *_) = scene.adapter.snapshot().blocks.path.to_pylist()
     kept = [r for p, e in scene.table.current.files.items() if p != path for r in e.live]
     report = scene.run(observer=At("written", lambda: scene.table.drop_files(path)))
@@ -217,7 +219,7 @@ def test_a_file_deleted_as_a_whole_is_masked(scene: Scene) -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_a_foreign_rewrite_of_one_input_is_masked_and_its_rows_stay_where_they_went(scene: Scene) -> None:
+def test_rows_of_an_input_that_another_writer_rewrote_are_masked_and_stay_in_its_file(scene: Scene) -> None:
     before = fingerprint(scene.table.rows())
     (path, *_) = scene.adapter.snapshot().blocks.path.to_pylist()
     report = scene.run(observer=At("written", lambda: scene.table.rewrite_foreign(path)))
@@ -245,7 +247,7 @@ def test_rows_that_came_back_drop_the_group() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_too_much_deleted_is_planned_anew() -> None:
+def test_with_too_many_deleted_rows_the_group_is_planned_again() -> None:
     scene = overlapping()
     report = scene.run(observer=At("written", lambda: scene.table.delete(lambda row: row["k"] % 5 != 0)))
     (group,) = report.groups
@@ -257,7 +259,7 @@ def test_too_much_deleted_is_planned_anew() -> None:
 
 
 @pytest.mark.parametrize("found", [0, 3, -1])
-def test_what_can_not_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, found: int) -> None:
+def test_a_replay_that_cannot_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, found: int) -> None:
     scene = overlapping(settings=SCANNED)
     right = scene.runner.match
 
@@ -275,7 +277,7 @@ def test_what_can_not_be_proven_is_dropped(monkeypatch: pytest.MonkeyPatch, foun
 
 
 @pytest.mark.parametrize("rows", [[], [0], [0, 0]])
-def test_places_that_are_not_all_the_lost_rows_are_not_believed(
+def test_positions_that_do_not_match_the_deleted_rows_are_not_believed(
     monkeypatch: pytest.MonkeyPatch, rows: list[int]
 ) -> None:
     scene = overlapping()
@@ -303,7 +305,7 @@ def test_an_error_in_the_replay_costs_the_group_and_nothing_else(monkeypatch: py
     assert scene.table.leftovers() == set()
 
 
-def test_after_the_bound_a_clear_error_and_no_leftovers(scene: Scene) -> None:
+def test_after_the_last_retry_a_clear_error_and_no_leftovers(scene: Scene) -> None:
     scene.adapter.faults.races.extend(partial(scene.table.delete, f"k = {k}") for k in range(10))
     with pytest.raises(Conflict) as error:
         scene.run(options={"commit.retry.num-retries": 3})
@@ -313,7 +315,7 @@ def test_after_the_bound_a_clear_error_and_no_leftovers(scene: Scene) -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_without_a_race_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_race_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = overlapping()
     monkeypatch.setattr(Replayer, "replay", lambda *_: pytest.fail("replayed without a race"))
     monkeypatch.setattr(scene.runner, "match", lambda *_: pytest.fail("matched without a race"))
@@ -334,8 +336,8 @@ def test_a_commit_of_unknown_outcome_after_a_replay_is_settled() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_a_masked_rewrite_knows_what_it_was(scene: Scene) -> None:
-    """Rewrites are values: the one that was written is what it was, whatever replays make of it."""
+def test_a_masked_rewrite_keeps_the_rewrite_as_written(scene: Scene) -> None:
+    """Rewrites are values: whatever replays add, ``written`` is the rewrite as it was written."""
     seen: list[Rewrite] = []
     right = scene.adapter.commit
 
@@ -354,7 +356,7 @@ def test_a_masked_rewrite_knows_what_it_was(scene: Scene) -> None:
 
 
 def test_duplicates_are_numbered_not_merged() -> None:
-    """One of two equal rows dies, by position: one is left."""
+    """Of three equal rows, the one at a position is deleted: two are left."""
     table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=Settings(row_ids=False))
     for _ in range(3):
         table.append(rows(1, 5, 9))

@@ -1,4 +1,4 @@
-"""Whoever writes files is registered meanwhile, so that a vacuum finds what he leaves when he is killed."""
+"""A writer of files is registered while it runs, so that a vacuum finds what it leaves when it is killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Crash(BaseException):
 
 
 class _Killed(MemoryTable):
-    """A table whose writer dies at his next commit, after he wrote his files; ``noted`` is what is noted then."""
+    """A table whose writer dies at its next commit, after writing its files; ``noted`` are the notes at that time."""
 
     dies = False
     noted: dict[str, str]
@@ -74,12 +74,12 @@ def test_a_killed_delete_is_settled_by_the_next_vacuum() -> None:
     with pytest.raises(_Crash):
         delete(table)
     table.dies = False
-    table.notes = table.noted  # nobody tidied up after him
+    table.notes = table.noted  # the killed writer removed nothing
     left = table.leftovers()
     assert left
     assert len(intents(table)) == 1
     table.later(DAY)
-    assert swept(table).deleted_files_count == 0  # it may still be at work
+    assert swept(table).deleted_files_count == 0  # it may still be running
     table.later(3 * DAY)
     assert swept(table).settled_runs
     assert set(table.touched.deleted) == left
@@ -87,7 +87,7 @@ def test_a_killed_delete_is_settled_by_the_next_vacuum() -> None:
     assert len(table.rows()) == 6
 
 
-def test_a_version_that_a_delete_has_read_stays_while_it_is_at_work() -> None:
+def test_a_version_that_a_delete_has_read_stays_while_the_delete_runs() -> None:
     table = made()
     before = table.rows()
     seen: list[int] = []
@@ -108,7 +108,7 @@ def test_a_version_that_a_delete_has_read_stays_while_it_is_at_work() -> None:
     assert table.rows() == []
 
 
-def test_a_delete_that_was_taken_for_dead_deletes_nothing() -> None:
+def test_a_delete_that_counts_as_dead_deletes_nothing() -> None:
     table = made()
 
     def sleep(phase: str, _info: Mapping[str, Any]) -> None:
@@ -131,7 +131,7 @@ def test_a_delete_that_ends_well_leaves_no_intent(rival: bool) -> None:
 
     report = delete(table, observer=race)
     assert report.deleted_rows_count == 3
-    # Files of an attempt that lost may lie anywhere: then a vacuum is to look.
+    # Files of a lost attempt may be anywhere: a vacuum has to look for them.
     assert len(intents(table)) == int(rival)
     table.later(5 * DAY)
     swept(table)
@@ -139,7 +139,7 @@ def test_a_delete_that_ends_well_leaves_no_intent(rival: bool) -> None:
     assert len(table.rows()) == 3
 
 
-def test_a_delete_that_finds_no_file_registers_nowhere() -> None:
+def test_a_delete_that_finds_no_file_does_not_register() -> None:
     table = made()
     table.delete("k >= 0")
     noted = dict(table.notes)
@@ -147,7 +147,7 @@ def test_a_delete_that_finds_no_file_registers_nowhere() -> None:
     assert table.notes == noted
 
 
-def test_a_killed_tidying_is_settled_by_the_next_vacuum() -> None:
+def test_a_killed_cleanup_is_settled_by_the_next_vacuum() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     table = scene.table
     table.append([{"k": 1}])
@@ -167,7 +167,7 @@ def test_a_killed_tidying_is_settled_by_the_next_vacuum() -> None:
     assert intents(table) == []
 
 
-def test_a_tidying_that_was_taken_for_dead_commits_nothing() -> None:
+def test_a_cleanup_that_counts_as_dead_commits_nothing() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     table = scene.table
     table.append([{"k": 1}])
@@ -186,7 +186,7 @@ def test_a_tidying_that_was_taken_for_dead_commits_nothing() -> None:
     assert len(table.versions) == versions
 
 
-def test_a_tidying_that_ends_leaves_no_intent() -> None:
+def test_a_cleanup_that_ends_leaves_no_intent() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     scene.table.append([{"k": 1}])
     scene.table.leave_dangling()
@@ -195,7 +195,7 @@ def test_a_tidying_that_ends_leaves_no_intent() -> None:
     assert intents(scene.table) == []
 
 
-def test_a_tidying_that_gives_up_is_looked_after() -> None:
+def test_a_cleanup_that_gives_up_is_settled_by_the_next_vacuum() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     table = scene.table
     table.append([{"k": 1}])
@@ -203,7 +203,7 @@ def test_a_tidying_that_gives_up_is_looked_after() -> None:
 
     class _Lost(MemoryAdapter):
         def attempt(self) -> Any:
-            raise Conflict("db.t: somebody else won", "somebody")
+            raise Conflict("db.t: another writer won", "version 9")
 
     request = scene.request("deletes", options={"commit.retry.num-retries": 1})
     with pytest.raises(Conflict):

@@ -1,4 +1,4 @@
-"""Notes that are found without a listing: slots that writers race for, and lists in parts."""
+"""Notes that are found without a listing: slots for which writers race, and lists in parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def notes() -> MemoryNotes:
     return MemoryNotes(MemoryTable("db.t", {"k": "int"}))
 
 
-def test_the_first_free_slot_is_taken_and_a_full_row_says_so() -> None:
+def test_the_first_free_slot_is_taken_and_an_error_says_that_all_are_full() -> None:
     kept = notes()
     assert [claim(kept, SLOTS, f"run {n}") for n in range(5)] == [*SLOTS, None]
     kept.remove(SLOTS[1])
@@ -28,7 +28,7 @@ def test_the_first_free_slot_is_taken_and_a_full_row_says_so() -> None:
     assert dict(filled(kept, SLOTS))[SLOTS[1]] == "run 5"
 
 
-def test_of_writers_that_race_each_has_a_slot_of_its_own() -> None:
+def test_writers_that_race_get_different_slots() -> None:
     kept, slots = notes(), [slot_note("intents", number) for number in range(32)]
     with ThreadPoolExecutor(8) as pool:
         taken = list(pool.map(lambda n: claim(kept, slots, f"run {n}"), range(32)))
@@ -49,7 +49,7 @@ def test_a_long_list_is_read_back_from_its_parts() -> None:
 
 
 class Remote(MemoryNotes):
-    """Notes of which each read is a request: four at a time, and each waits until four have come."""
+    """Notes of which each read is a request: each read waits until four are in progress."""
 
     readers = 4
 
@@ -65,7 +65,7 @@ class Remote(MemoryNotes):
         return super().read(name)
 
 
-def test_slots_of_a_remote_store_are_read_together_and_come_in_order() -> None:
+def test_slots_of_a_remote_store_are_read_concurrently_and_returned_in_order() -> None:
     notes = Remote(MemoryTable("db.t", {"k": "int"}))
     slots = [slot_note("trash", n) for n in range(16)]
     for n in (9, 2, 14):
@@ -73,7 +73,7 @@ def test_slots_of_a_remote_store_are_read_together_and_come_in_order() -> None:
     assert filled(notes, slots) == [(slots[n], str(n)) for n in (2, 9, 14)]
 
 
-def test_a_slot_that_cannot_be_read_is_no_free_one() -> None:
+def test_a_slot_that_cannot_be_read_is_not_free() -> None:
     slots = [slot_note("trash", n) for n in range(8)]
     with pytest.raises(AdapterError, match="503"):
         filled(Remote(MemoryTable("db.t", {"k": "int"}), slots[5]), slots)

@@ -1,4 +1,4 @@
-"""The lease of services: one at a time, and never in the way of work."""
+"""The lease of services: one holder at a time, and an unreadable lease never blocks work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_second_service_sees_the_first_until_it_is_done(notes: Any) -> None:
         assert other == ""
 
 
-def test_a_lease_of_a_service_that_died_runs_out(notes: Any) -> None:
+def test_the_lease_of_a_dead_service_expires(notes: Any) -> None:
     dead = service_lease(notes, "dead", at(0))
     assert dead.__enter__() == ""
     with service_lease(notes, "two", at(LASTS_MS - 1)) as other:
@@ -49,8 +49,8 @@ def test_a_lease_of_a_service_that_died_runs_out(notes: Any) -> None:
     assert notes.read(NOTE) is None
 
 
-def test_a_lease_is_renewed_while_the_work_goes_on(notes: Any) -> None:
-    """Longer than it lasts; and it is not brought back once the work is done."""
+def test_a_lease_is_renewed_while_the_work_runs(notes: Any) -> None:
+    """Even longer than one term; and it is not written again once the work is done."""
     now, renew = [0], []
     clock = Clock(now_ms=lambda: now[0])
 
@@ -65,7 +65,7 @@ def test_a_lease_is_renewed_while_the_work_goes_on(notes: Any) -> None:
         with service_lease(notes, "two", clock) as other:
             assert other == "one"
         notes.replace(NOTE, json.dumps({"owner": "two", "until_ms": now[0] + LASTS_MS}))
-        renew[0]()  # a lease that went to another service stays with that one
+        renew[0]()  # a lease that another service took stays with that service
         assert json.loads(notes.read(NOTE))["owner"] == "two"
     assert not renew
     assert json.loads(notes.read(NOTE))["owner"] == "two"

@@ -1,4 +1,4 @@
-"""A table of two days, of which one is dropped and restored."""
+"""A table of two days, one of which is dropped and restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY = 24 * HOUR_MS
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """The process is killed."""
 
 
 def crash(*_: Any) -> None:
@@ -30,7 +30,7 @@ def crash(*_: Any) -> None:
 
 
 def two_days(settings: Settings | None = None) -> Scene:
-    """Rows k of two days; one row of the first was deleted before."""
+    """Rows k of two days; one row of the first day was deleted before."""
     table = MemoryTable("db.t", {"day": "int", "k": "int"}, partition_by=["day"], settings=settings)
     for day in (1, 2):
         table.append([{"day": day, "k": 10 * day + i} for i in range(4)])

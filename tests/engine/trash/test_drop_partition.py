@@ -1,4 +1,4 @@
-"""Dropped partitions: what is in the trash at each moment, and that rows come back once whatever died in between."""
+"""Dropped partitions: what the trash holds at each step, and that rows come back exactly once after any crash."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 
 
 @pytest.mark.parametrize("where", ["day = 1", "k < 12", "day = 1 or k = 20"])
-def test_rows_leave_and_come_back(scene: Scene, where: str) -> None:
+def test_dropped_rows_come_back(scene: Scene, where: str) -> None:
     before = rows(scene)
     report = drop(scene, where)
     [entry] = bin_of(scene)
@@ -58,7 +58,7 @@ def test_rows_leave_and_come_back(scene: Scene, where: str) -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_what_came_between_the_look_and_the_drop_comes_back_too(scene: Scene) -> None:
+def test_rows_appended_between_the_plan_and_the_drop_come_back_too(scene: Scene) -> None:
     drop(scene, observer=once_at("before_commit", lambda: scene.table.append([{"day": 1, "k": 99}])))
     assert not any(row["day"] == 1 for row in scene.table.rows())
     back(scene)
@@ -68,7 +68,7 @@ def test_what_came_between_the_look_and_the_drop_comes_back_too(scene: Scene) ->
 @pytest.mark.parametrize(
     "fault, error", [("rejected", Rejected), ("conflict", Conflict), ("nothing matches", None)]
 )
-def test_what_is_known_not_to_have_happened_leaves_no_entry(
+def test_a_drop_that_certainly_failed_leaves_no_entry(
     scene: Scene, fault: str, error: type[Exception] | None
 ) -> None:
     where = "day = 1"
@@ -87,7 +87,7 @@ def test_what_is_known_not_to_have_happened_leaves_no_entry(
     assert scene.table.leftovers() == set()
 
 
-def test_a_full_bin_is_told_before_anything_is_deleted(scene: Scene) -> None:
+def test_full_trash_is_reported_before_anything_is_deleted(scene: Scene) -> None:
     for number in range(64):
         scene.table.notes[f"trash/{number:02d}.json"] = "{}"
     before = rows(scene)
@@ -97,9 +97,9 @@ def test_a_full_bin_is_told_before_anything_is_deleted(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_an_unknown_outcome_leaves_a_pending_entry_until_the_log_tells(scene: Scene, landed: bool) -> None:
+def test_an_unknown_outcome_leaves_a_pending_entry_until_the_log_shows_it(scene: Scene, landed: bool) -> None:
     before = rows(scene)
-    # The log does not show it within the call: a store may be late.
+    # The log does not show it within the call: a store may lag behind.
     hidden = _Hidden(scene)
     scene.adapter.faults.outcomes.append("unknown, landed" if landed else "unknown, lost")
     with pytest.raises(Unknown):
@@ -124,7 +124,7 @@ def test_an_unknown_outcome_leaves_a_pending_entry_until_the_log_tells(scene: Sc
 
 
 class _Hidden(Scene):
-    """Looks at the log fail."""
+    """Reads of the log fail."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene.table)
@@ -143,7 +143,7 @@ PHASES = ("before_commit", "committed")
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_drop_that_died(scene: Scene, phase: str) -> None:
+def test_a_crashed_drop(scene: Scene, phase: str) -> None:
     before = rows(scene)
     with pytest.raises(Crash):
         drop(scene, observer=lambda told, _: crash() if told == phase else None)
@@ -157,8 +157,8 @@ def test_a_drop_that_died(scene: Scene, phase: str) -> None:
     assert rows(scene) == before
 
 
-def test_a_vacuum_keeps_what_a_drop_is_restored_from() -> None:
-    """Also of one whose outcome nobody knew: the vacuum settles it."""
+def test_a_vacuum_keeps_the_files_that_a_restore_needs() -> None:
+    """Also after an unknown outcome: the vacuum settles it."""
     for died in (False, True):
         scene = two_days(Settings(linear=False))
         scene.table.later(DAY)
@@ -176,7 +176,7 @@ def test_a_vacuum_keeps_what_a_drop_is_restored_from() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"vacuum.trash-retention-hours": "2d"}], ids=["7 days", "2 days"])
-def test_a_vacuum_keeps_a_drop_until_the_retention_of_the_bin_ends(given: dict[str, str]) -> None:
+def test_a_vacuum_keeps_a_drop_until_the_trash_retention_ends(given: dict[str, str]) -> None:
     scene = two_days(Settings(linear=False))
     before = rows(scene)
     drop(scene)

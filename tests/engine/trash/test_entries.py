@@ -1,4 +1,4 @@
-"""The trash: what a vacuum moved into it comes back or goes for good, whatever was killed in between."""
+"""The trash: files that a vacuum moved there are restored or deleted for good, whichever step was killed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Crash(BaseException):
     pass
 
 
-def test_the_trash_and_back(table: MemoryTable) -> None:
+def test_files_go_to_the_trash_and_back(table: MemoryTable) -> None:
     before = {v: table.rows(v) for v in range(6)}
     report = run(table, age_ms=DAY, trash=True)
     assert report.trash
@@ -48,11 +48,11 @@ def test_the_trash_and_back(table: MemoryTable) -> None:
     restore_files(adapter, entry.name[:6])
     assert {v: table.rows(v) for v in range(6)} == before
     assert entries(adapter) == {}
-    # What came back is garbage as before.
+    # The restored files are garbage as before.
     assert run(table, age_ms=DAY).deleted_files_count == report.deleted_files_count
 
 
-def test_the_trash_is_emptied_when_its_time_is_up(table: MemoryTable) -> None:
+def test_the_trash_is_emptied_when_its_retention_ends(table: MemoryTable) -> None:
     run(table, age_ms=DAY, trash=True)
     adapter = MemoryAdapter(table)
     assert list(empty(adapter, 168 * HOUR_MS, table.now_ms + 167 * HOUR_MS)) == []
@@ -63,7 +63,7 @@ def test_the_trash_is_emptied_when_its_time_is_up(table: MemoryTable) -> None:
         restore_files(adapter, gone.name)
 
 
-def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
+def test_the_trash_is_emptied_though_an_earlier_attempt_was_killed(
     table: MemoryTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(table, age_ms=DAY, trash=True)
@@ -86,7 +86,7 @@ def test_the_bin_is_emptied_though_it_was_killed_while_it_forgot(
 
 
 def with_trash(table: MemoryTable) -> str:
-    """Old versions' files and what a dead run left are in the trash; the entry's name."""
+    """Moves old versions' files and those of a dead run to the trash; returns the entry's name."""
     clock, notes = Clock(lambda: table.now_ms), MemoryAdapter(table).notes
     register(notes, "t", intent(table, "dead-1"), clock)
     left = written(table, "dead-1")
@@ -96,7 +96,7 @@ def with_trash(table: MemoryTable) -> str:
     return name
 
 
-def test_what_comes_back_out_of_the_bin_is_found_by_the_next_vacuum(table: MemoryTable) -> None:
+def test_restored_files_are_found_by_the_next_vacuum(table: MemoryTable) -> None:
     there = set(table.disk)
     restore_files(MemoryAdapter(table), with_trash(table))
     assert set(table.disk) > there
@@ -105,7 +105,7 @@ def test_what_comes_back_out_of_the_bin_is_found_by_the_next_vacuum(table: Memor
     assert registered(MemoryAdapter(table).notes) == {}
 
 
-def test_what_comes_back_while_a_vacuum_ends_is_found_by_the_next() -> None:
+def test_files_restored_while_a_vacuum_ends_are_found_by_the_next() -> None:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
     for day in range(5):
         table.later(DAY)
@@ -118,14 +118,14 @@ def test_what_comes_back_while_a_vacuum_ends_is_found_by_the_next() -> None:
             restore_files(MemoryAdapter(table), name)
 
     table.before = back
-    run(table, age_ms=DAY)  # moves the cursor on, over what is back now
+    run(table, age_ms=DAY)  # advances the cursor past the restored files
     assert set(table.disk) > set(table.current.files)
     run(table, age_ms=DAY)
     assert set(table.disk) == set(table.current.files)
 
 
 def entry(name: str, **changed: Any) -> TrashEntry:
-    """A dropped partition of day 1, out of version 2."""
+    """A dropped partition of day 1, from version 2."""
     known = {"kind": "partition", "at_ms": 1000, "version": 2, "where": "day = 1", "state": DROPPED}
     return TrashEntry(name, **{**known, "table_uuid": MemoryTable("db.t", {"k": "int"}).uuid, **changed})
 
@@ -149,7 +149,7 @@ def test_the_65th_entry_is_refused(table: MemoryTable) -> None:
         put(notes, "db.t", entry("r-64"))
 
 
-def test_a_new_state_is_not_written_over_that_of_another_call(table: MemoryTable) -> None:
+def test_a_new_state_does_not_overwrite_that_of_another_call(table: MemoryTable) -> None:
     notes, mine = MemoryNotes(table), entry("r-1")
     put(notes, "db.t", mine)
     theirs = replace(mine, state=RESTORING, since=4)
@@ -158,7 +158,7 @@ def test_a_new_state_is_not_written_over_that_of_another_call(table: MemoryTable
     assert list(entries(MemoryAdapter(table)).values()) == [theirs]
 
 
-def test_an_entry_is_found_by_the_beginning_of_its_name_if_that_means_one(table: MemoryTable) -> None:
+def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) -> None:
     notes, adapter = MemoryNotes(table), MemoryAdapter(table)
     for name in ("abc-1", "abd-1"):
         put(notes, "db.t", entry(name))
@@ -172,12 +172,12 @@ def test_an_entry_is_found_by_the_beginning_of_its_name_if_that_means_one(table:
     "changed, now_ms, held",
     [
         ({}, 1999, {2}),
-        ({}, 2000, set()),  # its time in the trash is over
-        ({"state": PENDING}, 1999, {2, 3, 4}),  # it was made upon one of these
-        ({"kind": "files"}, 1999, set()),  # files are moved: no version is needed for them
+        ({}, 2000, set()),  # its retention in the trash is over
+        ({"state": PENDING}, 1999, {2, 3, 4}),  # the drop was based on one of these
+        ({"kind": "files"}, 1999, set()),  # files are moved, and need no version
     ],
 )
-def test_versions_that_a_partition_is_restored_from_are_held(
+def test_versions_that_a_restore_of_a_partition_needs_are_held(
     table: MemoryTable, changed: dict[str, Any], now_ms: int, held: set[int]
 ) -> None:
     put(MemoryNotes(table), "db.t", entry("r-1", **changed))

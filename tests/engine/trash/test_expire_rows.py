@@ -1,4 +1,4 @@
-"""Rows that a lifecycle rule expires leave once a day, into the trash; all others stay, whoever writes meanwhile."""
+"""Rows that a lifecycle rule expires move to the trash once a day; all others stay, whatever others write meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def days(*ages: int | None) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=[Settings(), Settings(row_deletes=False, linear=False)], ids=["masks", "copies"])
 def scene(request: pytest.FixtureRequest) -> Scene:
-    """Five files: expired as a whole, but for a NULL, in part, not at all, and of NULLs alone."""
+    """Five files: expired as a whole, all but a NULL expired, partly expired, not expired, and NULLs only."""
     table = MemoryTable("db.t", {"d": "date", "k": "int"}, settings=request.param)
     for ages in ((60, 50), (70, 40, None), (40, 31, 30, 10), (5, 1), (None, None)):
         table.append(days(*ages))
@@ -79,7 +79,7 @@ def test_a_dry_run_reads_and_writes_nothing(scene: Scene) -> None:
     assert report.deleted_rows_count == 0
 
 
-def test_they_come_back_from_the_trash(scene: Scene) -> None:
+def test_expired_rows_come_back_from_the_trash(scene: Scene) -> None:
     before = rows(scene)
     report = expired(scene)
     [entry] = entries(scene.adapter).values()
@@ -98,7 +98,7 @@ def test_the_same_day_finds_nothing_and_reads_no_file(scene: Scene) -> None:
     assert ages(scene) == [1, 5, 10, None, None, None]
 
 
-def test_rows_that_arrive_late_on_the_same_day_go_too(scene: Scene) -> None:
+def test_rows_that_arrive_late_on_the_same_day_expire_too(scene: Scene) -> None:
     expired(scene)
     scene.table.later(int(TODAY.timestamp() * 1000) + 12 * HOUR_MS - scene.table.now_ms)
     scene.table.append(days(99, 2))
@@ -130,12 +130,12 @@ def test_a_column_without_an_age_is_refused(scene: Scene, column: str) -> None:
     scene.untouched(act)
 
 
-def test_a_merge_in_between_hides_no_row(scene: Scene) -> None:
+def test_a_concurrent_merge_hides_no_row(scene: Scene) -> None:
     expired(scene, once_at("before_commit", lambda: scene.run("full")))
     assert ages(scene) == [1, 5, 10, 30, None, None, None]
 
 
-def test_rows_that_are_appended_meanwhile_are_theirs(scene: Scene) -> None:
+def test_concurrently_appended_rows_stay(scene: Scene) -> None:
     expired(scene, once_at("before_commit", lambda: scene.table.append(days(2))))
     assert ages(scene) == [1, 2, 5, 10, 30, None, None, None]
 

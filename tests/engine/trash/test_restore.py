@@ -1,4 +1,4 @@
-"""Rows of a dropped partition come back once, whatever died in between."""
+"""Rows of a dropped partition come back exactly once, after any crash."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_restore_that_died_is_run_again(scene: Scene, phase: str) -> None:
+def test_a_crashed_restore_is_run_again(scene: Scene, phase: str) -> None:
     before = rows(scene)
     drop(scene)
     with pytest.raises(Crash):
@@ -64,8 +64,8 @@ def test_a_restore_that_died_is_run_again(scene: Scene, phase: str) -> None:
 
 
 @pytest.mark.parametrize("nth", range(12))
-def test_a_restore_dies_at_each_note_it_writes(scene: Scene, nth: int) -> None:
-    """Whatever call of the notes is the last one: run again, the rows are there once."""
+def test_a_restore_crashes_at_each_note_that_it_writes(scene: Scene, nth: int) -> None:
+    """Whichever write of a note is the last one: after another run, the rows are there exactly once."""
     before = rows(scene)
     drop(scene)
     notes, calls = type(scene.adapter.notes), iter(range(100))
@@ -117,7 +117,7 @@ def test_a_second_restore_between_the_copies_and_the_commit_of_the_first(scene: 
 
 
 def reported_lost(patched: pytest.MonkeyPatch, then: Callable[[], object] = lambda: None) -> None:
-    """From now on a catalog lands the restore's commit and answers that another one won."""
+    """From now on the catalog lands the restore's commit and answers that another one won."""
     real = MemoryRestores.commit
 
     def commit(self: MemoryRestores, *given: Any) -> Commit:
@@ -130,7 +130,7 @@ def reported_lost(patched: pytest.MonkeyPatch, then: Callable[[], object] = lamb
 
 @pytest.mark.parametrize("retries", [0, 3])
 def test_a_restore_whose_commit_was_reported_lost_keeps_its_files(scene: Scene, retries: int) -> None:
-    """Loss: the next attempt finds the rows back already, and takes its own copies for superfluous ones."""
+    """Loss: the next attempt found the rows restored, and deleted its own copies as superfluous."""
     before = rows(scene)
     drop(scene)
     with pytest.MonkeyPatch.context() as patched:
@@ -158,8 +158,8 @@ def test_a_restore_in_doubt_keeps_its_files(scene: Scene, error: BaseException) 
     assert rows(scene) == before
 
 
-def test_copies_that_another_restore_made_superfluous_go_with_a_vacuum(scene: Scene) -> None:
-    """Two restores share the id of their commit: which of them landed, the log does not say."""
+def test_a_vacuum_deletes_copies_that_another_restore_made_superfluous(scene: Scene) -> None:
+    """Two restores share the id of their commit: the log does not show which of them landed."""
     before = rows(scene)
     drop(scene)
     real, others = MemoryRestores.commit, [lambda: back(scene)]
@@ -212,7 +212,7 @@ def test_a_restore_that_lost_an_attempt_and_landed_keeps_no_slot(scene: Scene) -
     assert registered(scene.adapter.notes) == {}
 
 
-def test_a_column_that_was_renamed_keeps_its_values_and_one_that_came_is_null(scene: Scene) -> None:
+def test_a_renamed_column_keeps_its_values_and_an_added_one_is_null(scene: Scene) -> None:
     drop(scene, "day = 1 and k > 10")
     scene.table.rename_column("k", "kk")
     scene.table.add_column("n", "int")
@@ -221,7 +221,7 @@ def test_a_column_that_was_renamed_keeps_its_values_and_one_that_came_is_null(sc
     assert sorted(found) == [(10, None), (11, None), (12, None)]
 
 
-def test_what_would_not_come_back_as_it_was_is_refused(scene: Scene) -> None:
+def test_a_restore_that_would_change_rows_is_refused(scene: Scene) -> None:
     drop(scene)
     scene.table.drop_column("k")
     version = scene.table.current.number
@@ -241,8 +241,8 @@ def test_another_table_in_the_same_place(scene: Scene) -> None:
         restore(MemoryAdapter(scene.table), MemoryRunner(), entry.name, resolve({}), clock=clock_of(scene))
 
 
-def test_the_history_that_would_tell_is_gone(scene: Scene) -> None:
-    """An earlier restore may have brought the rows back: in doubt nothing is added."""
+def test_the_history_that_would_show_an_earlier_restore_is_gone(scene: Scene) -> None:
+    """An earlier restore may have brought the rows back: when unsure, nothing is added."""
     if scene.table.settings.linear:
         scene = two_days(Settings(linear=False))
     drop(scene)

@@ -1,4 +1,4 @@
-"""The deletes of a vacuum: how fast they go, and where an interrupt stops them."""
+"""The deletes of a vacuum: their rate, and where an interrupt stops them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAYS, PARTITIONS = 20, 4
 
 
 class Time:
-    """A clock that only waiting moves; what was deleted when, in ms."""
+    """A clock that only waits advance; what was deleted when, in ms."""
 
     def __init__(self, start: int) -> None:
         self.now = start
@@ -43,7 +43,7 @@ class Time:
 
 
 def dead(partitions: int = PARTITIONS) -> MemoryTable:
-    """A table each of whose versions but the newest is dead, with a file in each partition."""
+    """A table whose versions except the newest are dead, each with a file in each partition."""
     made = MemoryTable("db.t", {"k": "int", "p": "int"}, partition_by=["p"])
     for day in range(DAYS + 1):
         made.later(24 * HOUR_MS)
@@ -63,7 +63,7 @@ def run(table: MemoryTable, time: Time, **options: Any) -> VacuumReport:
 @pytest.mark.parametrize("rate", [1, 3, 10])
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("batch", [1, 7])
-def test_no_more_files_go_in_a_second_than_permitted(rate: int, threads: int, batch: int) -> None:
+def test_no_more_files_are_deleted_in_a_second_than_permitted(rate: int, threads: int, batch: int) -> None:
     table = dead()
     time = Time(table.now_ms)
     start = time.now
@@ -79,13 +79,13 @@ def test_no_more_files_go_in_a_second_than_permitted(rate: int, threads: int, ba
     so_far = accumulate(files for _, files in ordered)
     largest = max(files for _, files in ordered)
     for (at, files), total in zip(ordered, so_far, strict=True):
-        # Those before it took their time; the batches that are under way at once have not yet.
+        # Time has passed for earlier deletes, but not yet for the batches in progress.
         assert total - files <= (at - start) / 1000 * rate + (threads - 1) * largest
     least = (DAYS * PARTITIONS - threads * largest) / rate
     assert (time.now - start) / 1000 >= least
 
 
-def test_without_a_rate_nothing_waits() -> None:
+def test_without_a_rate_limit_nothing_waits() -> None:
     table = dead()
     time = Time(table.now_ms)
     start = time.now
@@ -93,10 +93,10 @@ def test_without_a_rate_nothing_waits() -> None:
     assert time.now == start
 
 
-def test_an_interrupt_stops_all_partitions_after_the_batches_under_way(
+def test_an_interrupt_stops_all_partitions_after_the_batches_in_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is not deleted stays whole, and the next vacuum deletes it."""
+    """Files that are not deleted yet stay, and the next vacuum deletes them."""
     table = dead(partitions=8)
     adapter = MemoryAdapter(table)
     given = {"vacuum.max-batch-delete-size": 1, "vacuum.max-concurrent-deletes": 2, "vacuum.max-share": 1}
@@ -111,7 +111,9 @@ def test_an_interrupt_stops_all_partitions_after_the_batches_under_way(
         if phase == "before_delete":
             batches.append(phase)
             began.set()
-            for _ in range(500):  # the batch is under way until the interrupt is known, seconds at most
+            for _ in range(
+                500
+            ):  # the batch is in progress until the interrupt is seen, after seconds at most
                 if removal.stopped or never.wait(0.01):
                     break
 

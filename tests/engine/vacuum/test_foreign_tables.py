@@ -1,4 +1,4 @@
-"""Another table inside or around this one: in doubt files stay, and the search for orphans is refused."""
+"""Another table inside or around this one: when unsure, files stay, and the search for orphans is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakekeeper.errors import AdapterError, RetentionError
 
 @dataclass
 class Catalog:
-    """A storage that finds these tables, or does not answer; counts how often it is queried, and for which runs."""
+    """A storage that finds these tables, or does not answer; counts the queries and the runs they are for."""
 
     found: Sequence[str] = ()
     down: bool = False
@@ -48,7 +48,7 @@ def test_another_table_forbids_orphans_and_holds_the_files_of_dead_runs() -> Non
     )
 
 
-def test_what_cannot_be_found_out_is_never_taken_for_no_table() -> None:
+def test_a_failed_query_never_means_that_there_is_no_table() -> None:
     with pytest.raises(AdapterError, match="503"):
         beside(Catalog(down=True)).refuse_orphans()
     assert "is not known (503 Slow Down)" in beside(Catalog(down=True)).around([])
@@ -64,7 +64,7 @@ def test_the_catalog_is_queried_once_unless_further_runs_come() -> None:
     assert catalog.calls == [("a", "b"), ("a", "c")]
 
 
-def test_a_whole_look_serves_everything_after_it() -> None:
+def test_a_query_for_the_whole_table_covers_later_ones() -> None:
     catalog = Catalog()
     neighbours = beside(catalog)
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_whole_look_serves_everything_after_it() -> None:
     assert catalog.calls == [None]
 
 
-def test_a_look_at_some_runs_does_not_stand_for_the_whole_table() -> None:
+def test_a_query_for_some_runs_does_not_cover_the_whole_table() -> None:
     catalog = Catalog()
     neighbours = beside(catalog)
     neighbours.around(["a"])

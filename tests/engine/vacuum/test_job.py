@@ -1,4 +1,4 @@
-"""A vacuum of the memory lake: what stays readable, what is gone, whatever fails in between."""
+"""A vacuum of the memory lake: what stays readable and what is deleted, whatever fails in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.engine.scene import Scene, intent, written
 from tests.engine.vacuums import DAY, WIDE, readable, run
 
 
-def test_the_grace_keeps_what_was_the_newest_within_it(table: MemoryTable) -> None:
+def test_the_retention_keeps_the_version_that_was_newest_within_it(table: MemoryTable) -> None:
     report = run(table, age_ms=2 * DAY)
     # Versions 3, 4 and 5 are 2, 1 and 0 days old; 2 was the newest until 3 came, exactly at the cutoff.
     assert readable(table) == [0, 3, 4, 5] if table.settings.linear else [3, 4, 5]
@@ -38,13 +38,13 @@ def test_the_last_versions_stay_however_old(table: MemoryTable) -> None:
     assert 2 not in readable(table)
 
 
-def test_nothing_asked_is_the_tables_own_retention(table: MemoryTable) -> None:
+def test_without_a_setting_the_tables_own_retention_applies(table: MemoryTable) -> None:
     report = run(table)
     assert report.deleted_files_count == 0  # 168 hours
     assert len(readable(table)) == 6
 
 
-def test_a_grace_under_the_floor_needs_the_caller_to_insist(table: MemoryTable) -> None:
+def test_a_retention_under_the_floor_needs_an_explicit_override(table: MemoryTable) -> None:
     with pytest.raises(RetentionError, match=r"under the floor of 24 h.*allow_unsafe_retention"):
         run(table, age_ms=HOUR_MS)
     assert table.touched.deleted == []
@@ -53,7 +53,7 @@ def test_a_grace_under_the_floor_needs_the_caller_to_insist(table: MemoryTable) 
 
 
 @pytest.mark.parametrize("who", ["tag", "caller", "work", "stream"])
-def test_what_somebody_holds_stays(table: MemoryTable, who: str) -> None:
+def test_held_versions_stay(table: MemoryTable, who: str) -> None:
     table.later(30 * DAY)
     wanted: dict[str, Any] = {}
     if who == "tag":
@@ -70,11 +70,11 @@ def test_what_somebody_holds_stays(table: MemoryTable, who: str) -> None:
     assert 1 not in readable(table)
     assert report.plan is not None
     assert 2 in report.plan.kept
-    # On a linear log nothing but the line itself protects what came after; and a stream reads all of it.
+    # On a linear log, versions after a kept one stay anyway; and a stream reads all of them.
     assert (3 in readable(table)) is (table.settings.linear or who == "stream")
 
 
-def test_the_intent_of_a_run_that_is_taken_for_dead_holds_nothing(table: MemoryTable) -> None:
+def test_the_intent_of_a_run_that_counts_as_dead_holds_nothing(table: MemoryTable) -> None:
     reading = intent(table, read_version=2)
     register(MemoryAdapter(table).notes, "t", reading, Clock(lambda: table.now_ms))
     table.later(30 * DAY)
@@ -82,7 +82,7 @@ def test_the_intent_of_a_run_that_is_taken_for_dead_holds_nothing(table: MemoryT
     assert 2 not in readable(table)
 
 
-def test_a_dry_run_tells_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:
+def test_a_dry_run_lists_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:
     disk = dict(table.disk)
     told = run(table, age_ms=DAY, dry_run=True)
     assert table.disk == disk
@@ -97,7 +97,7 @@ def test_a_dry_run_tells_what_the_real_one_deletes_and_writes_nothing(table: Mem
     )
 
 
-def test_a_second_vacuum_deletes_nothing_and_none_ever_lists(table: MemoryTable) -> None:
+def test_a_second_vacuum_deletes_nothing_and_no_vacuum_lists_files(table: MemoryTable) -> None:
     run(table, age_ms=DAY)
     deleted = list(table.touched.deleted)
     assert run(table, age_ms=DAY).deleted_files_count == 0
@@ -105,8 +105,8 @@ def test_a_second_vacuum_deletes_nothing_and_none_ever_lists(table: MemoryTable)
     assert table.touched.listings == 0
 
 
-def test_the_brake_weighs_what_the_log_does_not_explain(table: MemoryTable) -> None:
-    """Use A3: after one full rewrite most bytes are garbage that the log itself names."""
+def test_the_brake_weighs_files_that_the_log_does_not_explain(table: MemoryTable) -> None:
+    """Use A3: after one full rewrite, most bytes are garbage that the log itself names."""
     assert run(table, age_ms=DAY, options={"vacuum.max-share": 0}).deleted_files_count > 0
     left = {written(table, key=10**9) for _ in range(9)}
     table.later(30 * DAY)
@@ -125,7 +125,7 @@ def test_the_brake_weighs_what_the_log_does_not_explain(table: MemoryTable) -> N
     assert not left & set(table.disk)
 
 
-def test_files_that_cannot_be_deleted_are_told_and_tried_again(table: MemoryTable) -> None:
+def test_files_that_cannot_be_deleted_are_reported_and_retried(table: MemoryTable) -> None:
     stuck = next(iter(table.versions[1].files))
     table.stuck.add(stuck)
     report = run(table, age_ms=DAY)
@@ -167,14 +167,14 @@ def test_a_crash_at_any_step_loses_nothing_and_leaves_nothing() -> None:
             assert {v: table.rows(v) for v in kept} == kept
             assert set(table.disk) == {path for v in kept for path in table.versions[v].files}
             assert run(table, age_ms=2 * DAY).deleted_files_count == 0
-            table.later(2 * DAY)  # one that had written no list yet may still be at work until then
+            table.later(2 * DAY)  # a crashed vacuum without a list may still be running until then
             run(table, age_ms=100 * DAY)
             assert registered(MemoryAdapter(table).notes) == {}
             assert not [name for name in table.notes if "list-" in name]
         assert crashed >= 5
 
 
-def test_a_name_that_comes_between_the_look_and_the_expiry_is_seen() -> None:
+def test_a_tag_added_between_the_plan_and_the_expiry_is_seen() -> None:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(5):
         table.later(DAY)
@@ -201,8 +201,8 @@ def with_old_versions() -> MemoryTable:
     return table
 
 
-def test_a_commit_between_the_look_and_the_expiry_costs_no_second_look() -> None:
-    """Loss L8: a table that is written all the time is vacuumed all the same."""
+def test_a_commit_between_the_plan_and_the_expiry_needs_no_second_plan() -> None:
+    """Loss L8: a table under constant writes is vacuumed too."""
     table = with_old_versions()
     table.before = lambda what: table.append([{"k": 1}]) if what == "expire" else None
     report = run(table, age_ms=DAY)
@@ -211,7 +211,7 @@ def test_a_commit_between_the_look_and_the_expiry_costs_no_second_look() -> None
     assert table.leftovers() == set()
 
 
-def test_what_a_commit_names_again_before_the_expiry_stays() -> None:
+def test_files_that_a_commit_references_again_before_the_expiry_stay() -> None:
     table = with_old_versions()
     old = dict(table.versions[1].files)
 
@@ -230,7 +230,7 @@ def test_what_a_commit_names_again_before_the_expiry_stays() -> None:
 
 
 @pytest.mark.parametrize("error", [LostRace, Conflict])
-def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
+def test_it_gives_up_where_it_always_loses(error: type[Conflict]) -> None:
     table = with_old_versions()
     looks: list[str] = []
 
@@ -252,7 +252,7 @@ def test_it_gives_up_where_others_never_rest(error: type[Conflict]) -> None:
 
 
 def test_without_a_rename_there_is_no_trash(table: MemoryTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loss L35: refused before anything is written, not a report of files that failed."""
+    """Loss L35: refused before anything is written, instead of a report of files that failed."""
     monkeypatch.setattr(
         MemoryStorage, "refuses_trash", lambda _: "its storage (s3a) renames a file by copying it"
     )
@@ -262,7 +262,7 @@ def test_without_a_rename_there_is_no_trash(table: MemoryTable, monkeypatch: pyt
     assert (dict(table.disk), dict(table.notes)) == (disk, notes)
 
 
-def test_orphans_go_when_they_are_old_and_nobody_names_them(table: MemoryTable) -> None:
+def test_old_orphans_that_no_version_names_are_deleted(table: MemoryTable) -> None:
     left = written(table)
     young = run(table, orphans=True)
     assert young.deleted_files_count == 0
@@ -285,7 +285,7 @@ def test_orphans_of_unknown_age_stay_and_stop_nothing_else(table: MemoryTable) -
     assert left in str(report)
 
 
-def test_what_a_killed_run_left_is_found_by_its_intent() -> None:
+def test_files_that_a_killed_run_left_are_found_by_its_intent() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     table = scene.table
     for _ in range(4):
@@ -305,7 +305,7 @@ def test_what_a_killed_run_left_is_found_by_its_intent() -> None:
     assert left
     assert len(registered(scene.adapter.notes)) == 1
     table.later(DAY)
-    assert run(table).deleted_files_count == 0  # nobody is taken for dead yet
+    assert run(table).deleted_files_count == 0  # no run counts as dead yet
     table.later(6 * DAY)
     report = run(table)
     assert set(table.touched.deleted) == left
@@ -314,7 +314,7 @@ def test_what_a_killed_run_left_is_found_by_its_intent() -> None:
     assert table.rows() == rows
 
 
-def test_a_run_that_was_taken_for_dead_commits_nothing() -> None:
+def test_a_run_that_counts_as_dead_commits_nothing() -> None:
     from lakekeeper.engine.merge.job import maintain
     from lakekeeper.errors import Rejected
 
@@ -346,7 +346,7 @@ def test_a_run_that_ends_well_leaves_no_intent() -> None:
     assert scene.table.touched.listings == 0
 
 
-def test_runs_that_ended_lock_nobody_out() -> None:
+def test_slots_of_ended_runs_are_reused() -> None:
     table = MemoryTable("db.t", {"k": "int"})
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: 0)
     for number in range(SLOTS):
@@ -359,19 +359,19 @@ def test_runs_that_ended_lock_nobody_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "conf,asked,stays",
+    "conf,requested,stays",
     [
-        (None, 24, [0, 1, 2, 3, 4, 5]),  # the table's usual week holds
+        (None, 24, [0, 1, 2, 3, 4, 5]),  # the table's usual week applies
         (None, 24 * 30, [0, 1, 2, 3, 4, 5]),
         (48, 24, [3, 4, 5]),
         (48, 24 * 30, [0, 1, 2, 3, 4, 5]),
     ],
 )
 def test_a_property_keeps_versions_longer_and_never_shorter(
-    table: MemoryTable, conf: int | None, asked: int, stays: list[int]
+    table: MemoryTable, conf: int | None, requested: int, stays: list[int]
 ) -> None:
     confs = {} if conf is None else {"spark.lakekeeper.retention-hours": str(conf)}
-    options = resolve(WIDE, confs, {"lakekeeper.retention-hours": str(asked)})
+    options = resolve(WIDE, confs, {"lakekeeper.retention-hours": str(requested)})
     table.later(HOUR_MS)
     clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
     vacuum(MemoryAdapter(table), VacuumRequest(options), clock=clock)

@@ -1,4 +1,4 @@
-"""Proof, list and cursor: written before what they speak of, and of no harm where they are lost or forged."""
+"""Proof, list and cursor: written before the deletes that they describe, and harmless where lost or forged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Crash(BaseException):
     pass
 
 
-def test_the_cursor_of_a_table_that_was_in_its_place_tells_nothing(table: MemoryTable) -> None:
+def test_the_cursor_of_an_earlier_table_at_this_location_is_ignored(table: MemoryTable) -> None:
     plain = run(table, age_ms=DAY, dry_run=True)
     table.notes["vacuum/cursor.json"] = '{"through": 4, "uuid": "another"}'
     notes = dict(table.notes)
@@ -37,7 +37,7 @@ def test_the_cursor_of_a_table_that_was_in_its_place_tells_nothing(table: Memory
         assert table.uuid in table.notes["vacuum/cursor.json"]
 
 
-def test_the_proof_is_there_before_the_first_delete(table: MemoryTable) -> None:
+def test_the_proof_is_written_before_the_first_delete(table: MemoryTable) -> None:
     seen: list[Mapping[str, Any]] = []
 
     def look(what: str) -> None:
@@ -67,7 +67,7 @@ def test_without_a_proof_nothing_is_deleted(table: MemoryTable) -> None:
     assert table.expired == set()
 
 
-def test_a_vacuum_that_keeps_more_does_not_forget_what_another_is_about_to_expire() -> None:
+def test_a_vacuum_that_keeps_more_keeps_the_list_of_another_that_is_about_to_expire() -> None:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(5):
         table.later(DAY)
@@ -92,7 +92,7 @@ def test_a_vacuum_that_keeps_more_does_not_forget_what_another_is_about_to_expir
     assert table.leftovers() == set()
 
 
-def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_first() -> None:
+def test_a_second_attempt_is_registered_though_another_vacuum_took_over_the_first() -> None:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(5):
         table.later(DAY)
@@ -102,7 +102,7 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
     def meanwhile(what: str) -> None:
         if what == "expire" and not expiries:
             expiries.append(1)
-            run(table, age_ms=DAY)  # takes over what the first attempt listed
+            run(table, age_ms=DAY)  # takes over the list of the first attempt
             table.later(2 * DAY)
             table.overwrite([{"k": 9}])
             expiries.append(2)
@@ -120,7 +120,7 @@ def test_a_second_attempt_is_registered_though_another_vacuum_dealt_with_the_fir
     assert not [name for name in table.notes if "list-" in name]
 
 
-def test_who_gives_up_keeps_the_list_that_it_took_over() -> None:
+def test_a_vacuum_that_gives_up_keeps_the_list_that_it_took_over() -> None:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(5):
         table.later(DAY)
@@ -162,7 +162,7 @@ def test_who_gives_up_keeps_the_list_that_it_took_over() -> None:
         '{"through": {}, "uuid": "u"}',
     ],
 )
-def test_a_cursor_that_no_vacuum_wrote_is_as_good_as_none(table: MemoryTable, note: str) -> None:
+def test_a_cursor_that_no_vacuum_wrote_is_ignored(table: MemoryTable, note: str) -> None:
     plain = run(table, age_ms=DAY, dry_run=True).plan
     table.notes["vacuum/cursor.json"] = note
     again = run(table, age_ms=DAY, dry_run=True).plan
@@ -182,7 +182,7 @@ def listed(table: MemoryTable, run_id: str, parts: int) -> Mapping[str, Intent]:
     return {registration.slot: dead}
 
 
-def test_hints_are_the_paths_of_lists_that_are_there(table: MemoryTable) -> None:
+def test_hints_are_the_paths_of_existing_lists(table: MemoryTable) -> None:
     dead = listed(table, "dead-1", parts=3)
     table.notes["vacuum/dead-1/list-0000.json"] = '["data/a", "data/b"]'
     table.notes["vacuum/dead-1/list-0001.json"] = '["data/c'  # half written
@@ -193,12 +193,12 @@ def test_hints_are_the_paths_of_lists_that_are_there(table: MemoryTable) -> None
 @pytest.mark.parametrize(
     "dealt_with, hours, stays",
     [
-        ({"data/a", "data/b"}, 0, False),  # all of it is gone, or in our own list
-        ({"data/a"}, 0, True),  # it may run still, and name data/b
+        ({"data/a", "data/b"}, 0, False),  # all of its files are deleted, or in our own list
+        ({"data/a"}, 0, True),  # it may still be running, and name data/b
         ({"data/a"}, 25, False),
     ],
 )
-def test_a_list_goes_with_the_last_of_its_files_or_with_its_vacuum(
+def test_a_list_is_removed_with_the_last_of_its_files_or_with_its_vacuum(
     table: MemoryTable, dealt_with: set[str], hours: int, *, stays: bool
 ) -> None:
     theirs = listed(table, "other-1", parts=1)
@@ -209,7 +209,7 @@ def test_a_list_goes_with_the_last_of_its_files_or_with_its_vacuum(
     assert bool(registered(MemoryNotes(table))) == stays
 
 
-def test_a_list_that_is_half_written_is_nobodys_to_take_over(table: MemoryTable) -> None:
+def test_a_half_written_list_is_not_taken_over(table: MemoryTable) -> None:
     theirs = listed(table, "other-1", parts=2)
     table.notes["vacuum/other-1/list-0000.json"] = '["data/a"]'
     records(table).took_over(theirs, frozenset({"data/a"}), None)

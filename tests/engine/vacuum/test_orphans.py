@@ -1,4 +1,4 @@
-"""Vacuums beside others at work: who is dead, whose files are left, and which notes are done with."""
+"""Vacuums beside running writers: which runs are dead, whose files stay, and which notes can be removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Crash(BaseException):
 
 @pytest.fixture(params=[True, False], ids=["linear", "expiring"])
 def table(request: pytest.FixtureRequest) -> MemoryTable:
-    """Five versions with rows of their own, a day apart; each replaces the files of the one before."""
+    """Five versions of one row each, a day apart; each replaces the files of the previous one."""
     made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=request.param))
     for day in range(5):
         made.later(DAY)
@@ -50,7 +50,7 @@ def at_work_at(table: MemoryTable, hours: float = 24, run_id: str = "r-1") -> An
     return at_work(adapter, run_id, adapter.snapshot(), clock, int(hours * HOUR_MS))
 
 
-def test_it_works_where_the_dead_took_all_slots(table: MemoryTable) -> None:
+def test_it_works_where_dead_runs_hold_all_slots(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
     for number in range(SLOTS):
         register(notes, "t", intent(table, f"r-{number}"), clock)
@@ -63,7 +63,7 @@ def test_it_works_where_the_dead_took_all_slots(table: MemoryTable) -> None:
     assert registered(notes) == {}
 
 
-def test_files_that_never_go_do_not_fill_the_slots(table: MemoryTable) -> None:
+def test_files_that_cannot_be_deleted_do_not_fill_the_slots(table: MemoryTable) -> None:
     table.stuck.add(next(iter(table.versions[1].files)))
     for _ in range(3):
         assert run(table, age_ms=DAY).failed_files_count == 1
@@ -71,11 +71,11 @@ def test_files_that_never_go_do_not_fill_the_slots(table: MemoryTable) -> None:
     assert len([name for name in table.notes if "list-" in name]) == 1
 
 
-def test_orphans_are_not_those_of_a_run_that_takes_longer_than_the_grace(table: MemoryTable) -> None:
+def test_files_of_a_run_that_takes_longer_than_the_grace_are_not_orphans(table: MemoryTable) -> None:
     with at_work_at(table, hours=200):
         own = written(table, "r-1")
         table.later(5 * DAY)
-        # Whatever timeout this vacuum goes by: the run goes by its own.
+        # The timeout of the run applies, not that of this vacuum.
         assert run(table, orphans=True, age_ms=100 * DAY).deleted_files_count == 0
         assert own in table.disk
         table.later(5 * DAY)
@@ -83,7 +83,7 @@ def test_orphans_are_not_those_of_a_run_that_takes_longer_than_the_grace(table: 
         assert table.touched.deleted == [own]
 
 
-def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTable) -> None:
+def test_a_slot_that_another_writer_took_meanwhile_is_left_alone(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
     dead = register(notes, "t", intent(table, "dead-1"), clock)
     table.later(30 * DAY)
@@ -99,8 +99,8 @@ def test_a_slot_that_somebody_else_took_meanwhile_is_left_to_him(table: MemoryTa
     assert [intent.run_id for intent in registered(notes).values()] == ["new-1"]
 
 
-def test_it_stops_where_somebody_brings_files_back_while_it_deletes() -> None:
-    """A log whose versions nobody can lock: what is restored between two batches stays, and the next vacuum goes on."""
+def test_it_stops_where_files_are_restored_while_it_deletes() -> None:
+    """Versions of a linear log cannot be locked: files restored between batches stay, and the next vacuum continues."""
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
     for day in range(5):
         table.later(DAY)
@@ -126,7 +126,7 @@ def test_it_stops_where_somebody_brings_files_back_while_it_deletes() -> None:
     assert [row["k"] for row in table.rows(table.current.number)] == [2]
 
 
-def test_a_run_that_is_late_writes_nothing_any_more() -> None:
+def test_a_run_past_its_timeout_writes_nothing() -> None:
     scene = Scene(MemoryTable("db.t", {"k": "int"}))
     table = scene.table
     for _ in range(4):
@@ -146,7 +146,7 @@ def test_a_run_that_is_late_writes_nothing_any_more() -> None:
     assert set(table.disk) == disk
 
 
-def test_vacuums_that_fail_time_and_again_do_not_fill_the_slots(table: MemoryTable) -> None:
+def test_vacuums_that_fail_repeatedly_do_not_fill_the_slots(table: MemoryTable) -> None:
     def refuse(what: str) -> None:
         if what == "delete":
             raise AdapterError("permission denied")
@@ -163,7 +163,7 @@ def test_vacuums_that_fail_time_and_again_do_not_fill_the_slots(table: MemoryTab
     assert registered(MemoryAdapter(table).notes) == {}
 
 
-def test_who_was_taken_for_dead_leaves_the_slot_to_the_next(table: MemoryTable) -> None:
+def test_a_run_that_counted_as_dead_leaves_its_slot_to_the_next(table: MemoryTable) -> None:
     notes = MemoryAdapter(table).notes
     with at_work_at(table) as late:
         table.later(30 * DAY)

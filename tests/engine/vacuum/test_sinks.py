@@ -1,4 +1,4 @@
-"""A vacuum keeps what streams that write into a table look up on restart, and says for whom."""
+"""A vacuum keeps the positions that streams into a table look up on restart, and reports them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLINK = {
 
 @pytest.fixture
 def table() -> MemoryTable:
-    """A Flink job commits on day 2 and is down from then on; the files are replaced daily, for ten days."""
+    """A Flink job commits on day 2 and is down afterwards; the files are replaced daily, for ten days."""
     made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(10):
         made.later(DAY)
@@ -42,7 +42,7 @@ def run(table: MemoryTable, *, trash: bool = False, sink_hours: int = 720) -> Va
 
 
 def position(table: MemoryTable) -> str:
-    """What the job finds on restart: from the newest version back, as far as the log goes."""
+    """The position that the job finds on restart: from the newest version back, as far as the log goes."""
     for version in reversed(table.versions):
         if version.number in table.expired:
             return "nothing"
@@ -62,13 +62,13 @@ def test_the_position_of_a_job_that_is_down_outlives_the_retention(table: Memory
     assert "vacuum.sink-retention-hours" in text
 
 
-def test_its_files_stay_out_of_the_recycle_bin_too(table: MemoryTable) -> None:
+def test_its_files_stay_out_of_the_trash_too(table: MemoryTable) -> None:
     run(table, trash=True)
     assert position(table) == "7"
     assert [row["k"] for row in table.rows(3)] == [1]
 
 
-def test_it_goes_once_the_time_is_over(table: MemoryTable) -> None:
+def test_the_position_expires_after_the_retention_of_sinks(table: MemoryTable) -> None:
     run(table, sink_hours=24 * 7)
     assert position(table) == "nothing"
     assert len(table.versions) - len(table.expired) == 2
@@ -87,7 +87,7 @@ def test_where_the_log_itself_keeps_positions_no_version_is_held() -> None:
         made.rows(3)
 
 
-def test_the_streams_are_listed_with_what_is_kept_for_each(table: MemoryTable) -> None:
+def test_the_streams_are_listed_with_the_position_kept_for_each(table: MemoryTable) -> None:
     found = tuple(MemoryAdapter(table).storage.sinks())
     report = StreamsReport("db.t", found, 30 * DAY, table.now_ms)
     assert str(report).splitlines()[2] == (

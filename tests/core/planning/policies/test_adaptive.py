@@ -1,4 +1,4 @@
-"""``adaptive``: what it buys, what it leaves, and that it ends. Cases A-01 to A-17 are those of its first review."""
+"""``adaptive``: what it merges, what it leaves, and that it ends. Cases A-01 to A-17 come from its first review."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GIB = 1 << 30
 
 
 def asked(*filters: dict[str, Span], per_hour: float = 60, until: float = 100.0) -> Workload:
-    """These queries in turns, at an even rate until so many hours after it all began."""
+    """These queries in turn, at an even rate until so many hours after BEGAN."""
     n = max(int(per_hour * 24), len(filters))
     scans = [
         Scan(
@@ -44,7 +44,7 @@ def asked(*filters: dict[str, Span], per_hour: float = 60, until: float = 100.0)
 # ------------------------------------------------------------------------------------------------ what is due
 
 
-def test_two_files_are_due_once_reading_them_apart_has_cost_what_a_merge_does() -> None:
+def test_two_files_are_due_once_overlap_has_cost_queries_as_much_as_a_merge() -> None:
     """By hand. One query a minute opens both files; sorted, it would open one, and for 1 % of the rows 0.02 more.
 
     Reading a file costs 4 + 0.2 · 128 = 29.6 MiB, so each query pays 2 · 29.6 - 1.02 · 29.6 = 29.0 MiB too much. A
@@ -59,7 +59,7 @@ def test_two_files_are_due_once_reading_them_apart_has_cost_what_a_merge_does() 
     assert why["overlap_bytes"] == pytest.approx(32 * 29.01 * (1 << 20), rel=1e-3)
 
 
-def test_what_is_not_due_says_how_long_it_takes() -> None:
+def test_files_that_are_not_due_say_how_long_it_takes() -> None:
     two = snapshot_of([(0, 1000, TARGET, 0), (0, 1000, TARGET, 1)])
     for hours in (1.2, 1.0):
         (soon,) = plan_of(two, at(hours)).left
@@ -77,8 +77,8 @@ def test_wide_files_are_merged_and_narrow_ones_wait() -> None:
     assert inputs(plan_of(snapshot_of(narrow), at(20))) == ["auv"]
 
 
-def test_a_large_run_is_left_out_of_what_small_ones_pay_for() -> None:
-    """All of it has paid, and so have the ten fresh ones: without the run of a hundred, far less is rewritten."""
+def test_a_large_run_is_left_out_of_a_merge_that_small_ones_pay_for() -> None:
+    """All of them have paid, and so have the ten new files alone: without the run, far less is rewritten."""
     run = [(100 * i, 100 * i + 99, TARGET, 1) for i in range(100)]
     fresh = [(0, 9999, TARGET, 2 + t / 60) for t in range(10)]
     assert [len(t.inputs) for t in plan_of(snapshot_of([*fresh, *run]), at(4)).tasks] == [10]
@@ -86,14 +86,14 @@ def test_a_large_run_is_left_out_of_what_small_ones_pay_for() -> None:
     assert [len(t.inputs) for t in plan_of(snapshot_of(small), at(8)).tasks] == [20]
 
 
-def test_data_that_comes_in_order_is_never_rewritten() -> None:
+def test_data_that_arrives_in_key_order_is_never_rewritten() -> None:
     rows = [(100 * i, 100 * i + 100, TARGET, i) for i in range(300)]
     plan = plan_of(snapshot_of(rows), at(10_000), queries_per_hour=1e6)
     assert plan.tasks == ()
     assert reasons(plan) == {"no_gain": 300}
 
 
-def test_partitions_are_weighed_each_by_itself_in_one_plan() -> None:
+def test_one_plan_weighs_each_partition_by_itself() -> None:
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     n = 40
     columns: dict[str, Any] = {
@@ -119,7 +119,7 @@ def test_full_files_of_one_key_are_frozen_and_small_ones_merged_only_into_fewer(
     assert any(left.level == -1 and left.blocks == 2 for left in plan.left)
 
 
-def test_what_was_merged_and_has_no_statistics_is_not_merged_again() -> None:
+def test_merged_files_without_statistics_are_not_merged_again() -> None:
     rows = [(None, None, 1_000_000, t) for t in range(4)]
     assert plan_of(snapshot_of(rows, level=1), at(99)).tasks == ()
     assert len(plan_of(snapshot_of(rows), at(99)).tasks) == 1
@@ -129,7 +129,7 @@ def test_what_was_merged_and_has_no_statistics_is_not_merged_again() -> None:
 
 
 def played(keys: np.ndarray, *, days: float, rounds: int, **options: Any) -> list[tuple[float, float]]:
-    """One load of files with these keys, ``days`` old: per round bytes rewritten, of the table's, and depth after."""
+    """One load of files with these keys, ``days`` old: per round, the share of bytes rewritten and the depth after."""
     arrivals = arrivals_of(keys, edges=np.array([0, len(keys)]))
     world = World.empty(arrivals)
     world.arrive(0)
@@ -141,7 +141,7 @@ def played(keys: np.ndarray, *, days: float, rounds: int, **options: Any) -> lis
         if not plan.tasks:
             break
         world.merge(plan.tasks, 0)
-        # Outputs are written now, and not when the load was.
+        # Outputs are as old as the merge, not as the load.
         fresh = ~np.isin(world.number, [int(p) for p in world.parts])
         world.added[fresh & (world.level > 0)] = now
         points = np.sort(keys, axis=None)[:: max(1, keys.size // 500)]
@@ -151,7 +151,7 @@ def played(keys: np.ndarray, *, days: float, rounds: int, **options: Any) -> lis
 
 
 @pytest.mark.parametrize("files", [500, 3000])
-def test_a01_what_a_bound_cut_off_is_taken_up_in_the_next_round(files: int) -> None:
+def test_a01_the_next_round_takes_what_a_bound_cut_off(files: int) -> None:
     keys = np.random.default_rng(files).random((files, 256))
     course = played(keys, days=30, rounds=10)
     assert sum(size for size, _ in course) < 2.2
@@ -167,7 +167,7 @@ def test_a01_the_plan_says_that_a_bound_cut_it() -> None:
 
 
 def partitioned(days: int, files: int, hours: float = 0) -> Snapshot:
-    """A wide file an hour in each of so many daily partitions."""
+    """Files that each cover the whole key, ``files`` of them in each of ``days`` daily partitions."""
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     n = days * files
     columns = {
@@ -184,7 +184,7 @@ def partitioned(days: int, files: int, hours: float = 0) -> Snapshot:
     return Snapshot("t", "memory", 7, "uuid", "0", key, make_blocks(columns, key))
 
 
-def test_a02_only_the_partition_that_is_asked_is_merged() -> None:
+def test_a02_only_the_partition_that_queries_read_is_merged() -> None:
     snapshot = partitioned(300, 24)
     queries = asked(*({"day": Span("d0299", "d0299"), "k": Span(k, k)} for k in range(0, 1000, 7)))
     env = at(100, workload=queries)
@@ -195,7 +195,7 @@ def test_a02_only_the_partition_that_is_asked_is_merged() -> None:
     assert plan.prediction.worth.after.files < 1.2
 
 
-def test_a03_no_query_by_the_key_no_rewrite_and_the_key_that_would_help() -> None:
+def test_a03_without_queries_by_the_key_nothing_is_rewritten_and_the_plan_names_a_better_key() -> None:
     rows = [(0, 1000, TARGET, t / 60) for t in range(100)]
     snapshot = snapshot_of(rows)
     scans = asked({}, per_hour=1000)
@@ -207,7 +207,7 @@ def test_a03_no_query_by_the_key_no_rewrite_and_the_key_that_would_help() -> Non
     }
 
 
-def test_a03_no_queries_no_rewrite() -> None:
+def test_a03_without_queries_nothing_is_rewritten() -> None:
     snapshot = snapshot_of([(0, 1000, TARGET, t / 60) for t in range(100)])
     silent = collect("t", [], source="test", start_ms=BEGAN, end_ms=BEGAN + DAY_MS)
     plan = plan_of(snapshot, at(100, workload=silent))
@@ -216,7 +216,7 @@ def test_a03_no_queries_no_rewrite() -> None:
     assert reasons(plan) == {"no_queries": 100}
 
 
-def test_a04_a_table_that_is_no_longer_written_still_pays_rent() -> None:
+def test_a04_overlap_keeps_costing_after_the_last_write() -> None:
     rng = random.Random(4)
     rows = [(lo, lo + 5000, TARGET, 0) for lo in (rng.randrange(100_000) for _ in range(60))]
     assert plan_of(snapshot_of(rows), at(1)).tasks == ()
@@ -224,8 +224,8 @@ def test_a04_a_table_that_is_no_longer_written_still_pays_rent() -> None:
     assert sum(len(task.inputs) for task in later.tasks) > 40
 
 
-def test_a09_pieces_of_a_run_that_touch_only_as_boxes_owe_no_rent() -> None:
-    """A perfect run of 300 files under three columns and five fresh ones: only these are merged."""
+def test_a09_files_of_a_run_whose_boxes_only_touch_are_left() -> None:
+    """A perfect run of 300 files under a key of three columns, and five new files: only the new ones are merged."""
     rng, digits, files = np.random.default_rng(0), (12, 20, 1000), 300
     total = int(np.prod(digits))
     run = np.sort(rng.integers(0, total, files * 64)).reshape(files, 64).astype(np.float64)
@@ -250,7 +250,7 @@ def test_a09_pieces_of_a_run_that_touch_only_as_boxes_owe_no_rent() -> None:
     assert plan.input_bytes < 0.1 * world.bytes.sum()
 
 
-def test_a11_files_of_nearly_nothing_but_null_are_merged_for_queries_that_ask_for_null() -> None:
+def test_a11_files_of_mostly_null_are_merged_for_queries_for_null() -> None:
     rows = [(10 * i, 10 * i + 9, TARGET, 0) for i in range(100)]
     nulls: dict[str, Any] = {"null_count": [[990] * 100]}
     snapshot = snapshot_of(rows, **nulls)
@@ -263,7 +263,7 @@ def test_a11_files_of_nearly_nothing_but_null_are_merged_for_queries_that_ask_fo
     assert plan.prediction.worth.before.files == 100
 
 
-def test_a12_partitions_that_no_query_tells_apart_are_judged_by_the_workload() -> None:
+def test_a12_partitions_that_no_query_filters_are_judged_by_the_workload() -> None:
     snapshot = partitioned(500, 2)
     everywhere = asked(*({"k": Span(k, k)} for k in range(0, 1000, 7)))
     env = at(100, workload=everywhere)
@@ -288,7 +288,7 @@ def test_a13_giant_files_are_cut_or_merged(sizes: list[int]) -> None:
             assert task.reason.codes == ("large_file_paid", "above_group_limit")
 
 
-def test_a15_within_a_budget_most_of_the_gain_is_had() -> None:
+def test_a15_a_budget_takes_most_of_the_gain() -> None:
     had = []
     for seed in range(40):
         rng = random.Random(seed)
@@ -320,7 +320,7 @@ def test_a15_within_a_budget_most_of_the_gain_is_had() -> None:
 
 
 def test_a17_the_score_and_the_policy_use_the_same_rate() -> None:
-    """Twice the queries: half the time until it is due, and half the time until it has paid back."""
+    """At twice the query rate, a merge is due in half the time, and pays back in half the time."""
     two = snapshot_of([(0, 1000, TARGET, 0), (0, 1000, TARGET, 0)])
     due = {}
     for rate in (60, 120):
@@ -339,8 +339,8 @@ def test_a17_the_score_and_the_policy_use_the_same_rate() -> None:
 # ------------------------------------------------------------------------------------------------ the workload
 
 
-def test_what_is_asked_for_is_merged_first() -> None:
-    """Two heaps of two, far apart, in a table of a hundred blocks: only one of them is ever read."""
+def test_files_that_queries_read_are_merged_first() -> None:
+    """Two pairs of overlapping files, far apart, in a table of a hundred blocks: queries read only one of them."""
     run = [(1000 * i, 1000 * i + 999, TARGET, 1) for i in range(100)]
     heaps = [(50_100, 50_900, TARGET, 2), (90_100, 90_900, TARGET, 2)]
     snapshot = snapshot_of([*run, *heaps])

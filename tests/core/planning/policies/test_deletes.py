@@ -1,4 +1,4 @@
-"""The policy ``deletes`` against plain words: which blocks are due, who goes with whom, and that it ends."""
+"""The policy ``deletes`` against its rules in plain code: which blocks are due, how they are grouped, where it ends."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ OPTIONS: tuple[dict[str, float], ...] = (
 
 
 def due(snapshot: Snapshot, i: int, options: Options) -> bool:
-    """In plain words: is block ``i`` due, where no time has passed since its deletes came?"""
+    """The rule in plain code: is block ``i`` due, where no time has passed since its deletes came?"""
     block, blocks = snapshot.blocks.block(i), snapshot.blocks
     if not block.delete_id or block.bytes > options.groups.max_bytes:
         return False
     dead = float(block.deleted_rows)
     if (
         block.deleted_rows == UNKNOWN
-    ):  # what its deletes name, spread over all the rows that they may be about
+    ):  # the rows that its deletes name, spread over all rows to which they may apply
         named = int(blocks.delete_rows[i])
         named = block.delete_bytes // 8 if named == UNKNOWN else named
         others = [b for b in blocks if b.deleted_rows == UNKNOWN]
@@ -62,7 +62,7 @@ def plan_of(snapshot: Snapshot, options: Options) -> Plan:
 
 
 @pytest.mark.parametrize("given", OPTIONS, ids=str)
-def test_exactly_the_blocks_that_are_due_are_written_anew(given: dict[str, float]) -> None:
+def test_exactly_the_blocks_that_are_due_are_rewritten(given: dict[str, float]) -> None:
     options, merged = resolve(given), 0
     for seed in range(80):
         snapshot = drawn(seed)
@@ -95,7 +95,7 @@ def test_a_change_of_the_key_holds_back_neither_purge_nor_packing(policy: str) -
 
 
 @pytest.mark.parametrize("given", OPTIONS, ids=str)
-def test_no_block_that_stays_lies_wholly_within_a_gap_of_a_group(given: dict[str, float]) -> None:
+def test_no_remaining_block_is_wholly_within_a_gap_of_a_group(given: dict[str, float]) -> None:
     options, together = resolve(given), 0
     for seed in range(80):
         snapshot = drawn(seed)
@@ -122,7 +122,7 @@ def test_no_block_that_stays_lies_wholly_within_a_gap_of_a_group(given: dict[str
 
 
 def _gaps(members: Sequence[Block]) -> list[tuple[int, int]]:
-    """The open stretches between the members."""
+    """The open ranges between the members."""
     ends = sorted((b.lo[0], b.hi[0]) for b in members)
     gaps, reach = [], ends[0][1]
     for lo, hi in ends[1:]:
@@ -161,7 +161,7 @@ def test_without_a_key_neighbours_are_those_that_were_added_one_after_the_other(
     assert [item.reason.codes for item in plan.left] == [("no_deletes",)]
 
 
-def test_what_is_worth_most_comes_first_and_the_budget_takes_it() -> None:
+def test_the_most_valuable_task_comes_first_and_within_the_budget() -> None:
     rng = random.Random(5)
     snapshot = with_deletes(rng, draw_snapshot(rng, Shape(most=40, columns=1, kinds=("int",))))
     plan = explained(plan_of(snapshot, resolve()), snapshot, resolve(), 0)
@@ -176,12 +176,12 @@ def test_what_is_worth_most_comes_first_and_the_budget_takes_it() -> None:
 # ------------------------------------------------------------------------------------------------ equality deletes
 
 UPSERTED = 40  # files of the table
-ROWS = 130_000  # of each
+ROWS = 130_000  # rows of each file
 NOW = 1_700_000_000_000
 
 
 def upserted(minutes: int, *, per_minute: int = 8000, since: int = NOW) -> Snapshot:
-    """A table of 40 full files under a stream of upserts: a delete file a minute that may apply to all of them."""
+    """A table of 40 full files under a stream of upserts: one delete file a minute, which may apply to every file."""
     n = UPSERTED
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     columns = {
@@ -211,10 +211,10 @@ def test_a10_one_small_equality_delete_rewrites_nothing() -> None:
 
 
 @pytest.mark.parametrize("rate,most", [(0, 8), (60, 24), (600, 64)])
-def test_a10_a_table_under_upserts_is_rewritten_some_times_a_day_and_not_in_each_pass(
+def test_a10_a_table_under_upserts_is_rewritten_a_few_times_a_day_and_not_in_each_pass(
     rate: int, most: int
 ) -> None:
-    """A delete file a minute, a pass each fifteen: 96 passes a day, which all rewrote the whole table before."""
+    """A delete file a minute and a pass every fifteen: each of the 96 passes a day used to rewrite the whole table."""
     rewritten, since = 0, 0
     for minute in range(15, 24 * 60, 15):
         snapshot = upserted(minute - since, since=NOW + since * MINUTE_MS)
@@ -226,11 +226,12 @@ def test_a10_a_table_under_upserts_is_rewritten_some_times_a_day_and_not_in_each
     assert 2 <= rewritten <= most
 
 
-def test_the_deletes_of_a_block_that_queries_open_often_are_worked_in_first() -> None:
-    """By hand: 100 delete files cost 400 MiB a query that opens the block, and 0.8 + 0.2 of its bytes a rewrite.
+def test_deletes_of_a_block_that_queries_open_often_are_applied_first() -> None:
+    """By hand: 100 delete files cost each query of a block 400 MiB, and a rewrite costs 0.8 + 0.2 of its bytes.
 
-    At 60 queries an hour a block is opened by one in 40, and of 1 %: 2.1 queries an hour; the deletes are half as old
-    as the first of them, 50 minutes. So 400 · 2.1 · 5/6 = 700 MiB after 100 minutes, of 644 that a rewrite costs.
+    Of 60 queries an hour, one in 40 opens a block, and 1 % of the others: 2.1 queries an hour. The average age of the
+    deletes is half that of the first, 50 minutes. So 400 · 2.1 · 5/6 = 700 MiB after 100 minutes, and a rewrite costs
+    644.
     """
     snapshot = upserted(100, per_minute=10)
     plan = make_plan(snapshot, [DELETES], resolve(), Env(now_ms=NOW + 101 * MINUTE_MS))
@@ -240,8 +241,8 @@ def test_the_deletes_of_a_block_that_queries_open_often_are_worked_in_first() ->
     assert make_plan(soon, [DELETES], resolve(), Env(now_ms=NOW + 41 * MINUTE_MS)).tasks == ()
 
 
-def test_in_the_end_all_marked_rows_are_cleaned_up() -> None:
-    """One row of a million, and no query: seven days ask for 5 %, two months for any."""
+def test_eventually_all_marked_rows_are_removed() -> None:
+    """One row of a million and no query: after seven days 5 % are enough, after two months any row."""
     n = 3
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     columns = {
@@ -269,7 +270,7 @@ def test_in_the_end_all_marked_rows_are_cleaned_up() -> None:
     assert due_after == {1: [], 7: ["a"], 8: ["a", "b"], 40: ["a", "b"], 60: ["a", "b", "c"]}
 
 
-def test_a_share_just_under_the_threshold_never_reads_like_it() -> None:
+def test_a_share_just_under_the_threshold_never_prints_as_the_threshold() -> None:
     rng = random.Random(0)
     drawn = draw_snapshot(rng, Shape(most=40, columns=1, kinds=("int",)))
     n = len(drawn.blocks)

@@ -1,4 +1,4 @@
-"""``filters``: which blocks are due, by the formula written out, and what a rewrite is said to save."""
+"""``filters``: which blocks are due, by the formula written out, and what a rewrite saves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICY = Filters(("note",))
 
 
 def table(sizes: list[int], ages_h: list[float], *, key: ClusterKey | None = KEY) -> Snapshot:
-    """Blocks one after another along the key, of so many bytes, added so many hours ago; a row for each KiB."""
+    """Blocks one after another along the key, of these sizes and these ages in hours; a row for each KiB."""
     n = len(sizes)
     columns: dict[str, Any] = {
         "path": [f"f{i}" for i in range(n)],
@@ -146,7 +146,7 @@ def test_neighbours_are_rewritten_together_and_keep_their_level() -> None:
     assert {merge.level for merge in merges} == {0}
 
 
-def test_every_file_that_lacks_one() -> None:
+def test_every_file_without_a_filter() -> None:
     plan = make_plan(
         table([2 * MIB] * 3, [0.0] * 3),
         (Filters(("note",), frozenset({"f1"}), every=True),),
@@ -157,7 +157,7 @@ def test_every_file_that_lacks_one() -> None:
     assert [item.reason.code for item in plan.left] == [Code.HAS_FILTERS]
 
 
-def test_what_a_rewrite_saves() -> None:
+def test_the_plan_says_what_a_rewrite_saves() -> None:
     from lakekeeper.core.cost.prediction import explained
 
     old = table([128 * MIB] * 4, [1000.0] * 4)

@@ -1,4 +1,4 @@
-"""``full`` sorts all that it is shown, however well it is clustered: the other policies are measured against it."""
+"""``full`` sorts everything, however well it is clustered: the other policies are compared with it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_block_of_any_table_is_sorted_exactly_once() -> None:
         assert sorted(inputs) == sorted(snapshot.blocks.path.to_pylist())
 
 
-def test_it_sorts_again_what_it_has_sorted() -> None:
+def test_it_sorts_its_own_output_again() -> None:
     scene = overlapping()
     rows = sorted(map(str, scene.table.rows()))
     first, second = scene.run("full"), scene.run("full")

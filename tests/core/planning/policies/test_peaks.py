@@ -1,4 +1,4 @@
-"""``peaks`` merges the deepest points of each level, and nothing beside them."""
+"""``peaks`` merges only the deepest points of each level."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ L0 e         5------9 10MB
 """
 
 
-def test_only_the_deepest_stretch_of_a_level_is_merged() -> None:
+def test_only_the_deepest_range_of_a_level_is_merged() -> None:
     made = plan(PEAKS, STEPS)
     assert merged(made) == [(0, 1, ("a", "b", "d", "e"))]
     assert made.tasks[0].reason["depth"] == 4
@@ -31,7 +31,7 @@ def test_only_the_deepest_stretch_of_a_level_is_merged() -> None:
     assert merged(plan(RANGES, STEPS)) == [(0, 1, ("a", "b", "d", "e"))]
 
 
-def test_equally_deep_stretches_are_groups_of_their_own() -> None:
+def test_equally_deep_ranges_are_separate_groups() -> None:
     apart = "".join(
         f"L0 {name}{n} {low}--{low + 2} 10MB\n" for name, low in (("a", 1), ("b", 7)) for n in range(3)
     )

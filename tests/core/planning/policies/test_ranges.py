@@ -1,4 +1,4 @@
-"""``ranges`` merges each stretch of the key that is deeper than its level's average, a level of a partition a round."""
+"""``ranges`` merges key ranges that are deeper than their level's average, one level of a partition a round."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hot(drawn: str, average: float) -> list[int]:
     return np.flatnonzero(deeper_than_average(curve, gate)).tolist()
 
 
-def test_stretches_above_the_average_are_merged_side_by_side() -> None:
+def test_ranges_above_the_average_are_merged_side_by_side() -> None:
     made = plan(RANGES, TWO_PEAKS)
     assert merged(made) == [(0, 1, ("a", "b", "c")), (0, 1, ("f", "g", "h"))]
     assert left(made) == {"d": "deeper_range_first", "e": "deeper_range_first"}
@@ -47,7 +47,7 @@ def test_points_at_the_average_are_not_above_it() -> None:
     two = "L0 a 1--3 1MB\nL0 b 2--4 1MB"
     assert hot(two, 1.5) == [1, 2]
     assert hot(two, 1.99) == [1, 2]
-    assert hot(two, 2.0) == [1, 2], "of a flat curve the plateau, or nothing would ever be above the average"
+    assert hot(two, 2.0) == [1, 2], "a flat curve is all plateau, and nothing would ever be above its average"
     assert hot(two + "\nL0 c 2--4 1MB", 2.0) == [1, 2]
 
 

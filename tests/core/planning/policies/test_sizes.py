@@ -1,4 +1,4 @@
-"""``sizes`` packs small neighbours: what counts as one, when it waits, and how often a byte is packed."""
+"""``sizes`` packs small neighbours: what counts as small, when a file waits, and how often a byte is packed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_large_file_between_two_small_ones_keeps_them_apart() -> None:
     assert left(plan(SIZES, between)) == {"a": "few_neighbours", "b": "few_neighbours", "big": "not_small"}
     over = between.replace("3--7", "1--9")
     assert merged(plan(SIZES, over)) == [(0, 0, ("a", "b"))], (
-        "it overlaps both, so one file of both is no wider"
+        "it overlaps both, so packing them widens nothing"
     )
 
 
@@ -48,9 +48,9 @@ def test_levels_and_partitions_are_not_packed_together() -> None:
     "sizes, packed",
     [
         ((20, 10, 10), ("f00", "f01", "f02")),  # 40 is twice the largest
-        ((21, 10, 10), ("f01", "f02")),  # 41 is not: the largest waits, its neighbours are packed
+        ((21, 10, 10), ("f01", "f02")),  # 41 is not: the largest waits, and its neighbours are packed
         ((21, 10), ()),
-        ((95, 10), ("f00", "f01")),  # makes a full file, however little is added
+        ((95, 10), ("f00", "f01")),  # the group fills a file, however little is added
     ],
 )
 def test_a_file_is_packed_where_its_group_is_twice_as_large_or_full(
@@ -106,7 +106,7 @@ def test_a_table_without_a_key_is_packed_in_the_order_of_its_blocks() -> None:
     assert left(made) == {"f02": "not_small"}
 
 
-def test_fewer_files_come_out_and_the_rows_stay() -> None:
+def test_packing_leaves_fewer_files_and_every_row() -> None:
     table = MemoryTable("db.t", {"k": "int", "v": "string"})
     for start in range(0, 40, 2):
         table.append(rows(start, start + 1))

@@ -1,4 +1,4 @@
-"""``universal`` against Paimon's picker, written down line by line over plain numbers; whole plans against lists."""
+"""``universal`` against Paimon's picker, transcribed over plain numbers; whole plans against lists."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WHOLE: dict[str, tuple[Universal, dict[str, Any]]] = {
 def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
     part: int, policy: Universal, options: dict[str, Any]
 ) -> None:
-    """What a plan merges, partition by partition: the unit's blocks but those on its level in groups of their own."""
+    """A plan merges the blocks of the unit, except those on the output level, which form groups of their own."""
     due = 0
     for seed in range(part, 120, 2):
         rng = random.Random(seed)
@@ -67,7 +67,7 @@ def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
 def _expected(
     snapshot: Snapshot, policy: Universal, options: Options, now: int
 ) -> tuple[set[str], dict[str, int], dict[str, int]]:
-    """The unit's blocks by brute force, all levels, and the output level of each of them."""
+    """The blocks of the unit by brute force, the level of each block, and the output level of those in the unit."""
     blocks = list(snapshot.blocks)
     line, place = table_line(snapshot, null_region=False), place_of(snapshot)
     still, full = frozen(snapshot.blocks, line, options), full_size(snapshot.blocks, options)
@@ -105,7 +105,7 @@ def _expected(
 
 
 def _meets(line: Any, ordered: list[int], n: int) -> bool:
-    """Whether the block overlaps any other by more than an end: what begins before what lies before it ended."""
+    """Whether the block overlaps another by more than an end point: something starts before an earlier block ends."""
     i = ordered[n]
     before = any(line.hi[j] > line.lo[i] for j in ordered[:n])
     return before or any(
@@ -113,7 +113,7 @@ def _meets(line: Any, ordered: list[int], n: int) -> bool:
     )
 
 
-def test_a_single_run_is_no_reason_for_a_full_compaction_but_level_0_may_be_forced() -> None:
+def test_a_single_run_needs_no_full_compaction_unless_level_0_is_forced() -> None:
     unit = pick(np.array([0]), np.array([10]), Rules(force_level_0=True), None)
     forced = Reason.of(Code.LEVEL_0_FORCED, level_0=1, runs=1)
     assert unit == Unit(1, 5, forced.plus(Reason.of(Code.FULL_COMPACTION, runs=1)))
@@ -134,7 +134,7 @@ def test_full_size_data_in_the_order_of_the_key_is_never_rewritten() -> None:
     assert "no_overlap" in [left.reason.code for left in plan_of(scene, **options).left]
 
 
-def test_lost_levels_do_not_make_it_endless() -> None:
+def test_it_ends_where_levels_are_not_stored() -> None:
     scene = overlapping(settings=Settings(stores_level=False))
     report = scene.run("universal", final=True, options={"max-rows-per-file": 3})
     assert report.rounds <= 3
@@ -151,7 +151,7 @@ def test_a_unit_above_the_bounds_keeps_its_output_level_in_each_group() -> None:
     assert all(groups in task.reason.also for task in plan.tasks)
 
 
-def test_percents_of_large_tables_do_not_wrap_around() -> None:
+def test_percentages_of_large_tables_do_not_overflow() -> None:
     """40 PB, 40 PB and 80 PB at a ratio of 1,000 % and an amplification of 1,000,000 %."""
     huge = np.array([40 << 50, 40 << 50, 80 << 50], np.int64)
     unit = pick(np.array([0, 0, 2]), huge, Rules(trigger=3, ratio=1000, amplification=1_000_000), None)
