@@ -347,7 +347,7 @@ def test_the_tables_own_retention(table: ByHand) -> None:
     assert (storage.versions().min_age_ms, storage.versions().usual_age_ms) == (None, 168 * HOUR_MS)
     table.commit(table.metadata(**{"delta.deletedFileRetentionDuration": "interval 1 day 12 hours"}))
     assert storage.versions().min_age_ms == 36 * HOUR_MS
-    table.commit(table.metadata(**{"delta.deletedFileRetentionDuration": "for ever"}))
+    table.commit(table.metadata(**{"delta.deletedFileRetentionDuration": "not an interval"}))
     with pytest.raises(AdapterError):
         storage.versions()
 

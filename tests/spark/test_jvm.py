@@ -78,8 +78,8 @@ def test_a_class_within_a_class(spark: SparkSession) -> None:
 
 
 def test_a_missing_class_is_named(spark: SparkSession) -> None:
-    with pytest.raises(AdapterError, match=re.escape("no class org.apache.nobody.Here")):
-        Jvm(spark).view.org.apache.nobody.Here()
+    with pytest.raises(AdapterError, match=re.escape("no class org.apache.missing.Here")):
+        Jvm(spark).view.org.apache.missing.Here()
 
 
 def test_pythons_special_attributes_are_not_classes(spark: SparkSession) -> None:

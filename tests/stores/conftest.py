@@ -1,4 +1,4 @@
-"""One S3 and one session for all tests of this folder; they run where they are asked for (-m stores, make stores)."""
+"""One S3 and one session for all tests of this folder; they run with ``-m stores`` (make stores)."""
 
 from __future__ import annotations
 
