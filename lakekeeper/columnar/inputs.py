@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
-from lakekeeper.columnar.values import Declined, Incomparable, Longs, refuse_old
+from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
 from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
 
 _ARROW = {
@@ -103,7 +103,7 @@ class Inputs:
         """The type in which a column is read: repetitive text stays a dictionary, unless rows are compared by it."""
         compared = {*self._merge.key, self._merge.cut_column}
         kind = self.types[column]
-        if _is_text(kind) and column not in compared and self._repeats(column):
+        if is_text(kind) and column not in compared and self._repeats(column):
             return pa.dictionary(pa.int32(), kind)
         return kind
 
@@ -174,7 +174,7 @@ class Inputs:
         """About the bytes of a row group as Arrow arrays."""
         total, rows = 0, self.rows(group)
         for leaves, kind in zip(self._leaves[group.file], self.types, strict=True):
-            if not _is_text(kind):
+            if not is_text(kind):
                 total += rows * max(kind.bit_width, 8) // 8
             elif leaves is not None:
                 footer = self._files[group.file].footer.row_group(group.group)
@@ -196,7 +196,7 @@ class Inputs:
         return [
             column.name
             for c, (column, kind) in enumerate(zip(self._merge.columns, self.types, strict=True))
-            if _is_text(kind) and self._repeats(c)
+            if is_text(kind) and self._repeats(c)
         ]
 
     def _repeats(self, column: int) -> bool:
@@ -297,10 +297,6 @@ class Inputs:
         elif not _readable(stored, kind, column.kind):
             raise Declined(f"column {column.name} stored as {stored}")
         return leaves
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _readable(stored: pa.DataType, kind: pa.DataType, name: str) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.sorting import unscaled
 from lakekeeper.core.model.file_merge import ColumnStats, FileMerge, WrittenFile
 
@@ -60,9 +61,7 @@ class Outputs:
         self._merge = merge
         self._codec = codec
         self._schema = _schema(merge, types)
-        # Numbers are sorted or spread by a merge: the writer tries a dictionary, and gives up where it does not help.
-        texts = {c.name for c in merge.columns if c.kind in ("string", "binary")}
-        self._dictionaries = [c.name for c in merge.columns if c.name not in texts or c.name in repetitive]
+        self._repetitive = frozenset(repetitive)
         self._row_bytes = max(row_bytes, 0.01)
         self._left = 0
         self._last = (0, 0)  # rows and bytes of the last file
@@ -103,12 +102,12 @@ class Outputs:
             at += size
 
     def _write_group(self, rows: pa.Table) -> None:
-        file = self._file or self._start()
         columns = [
             column if column.type == field.type else column.cast(field.type)  # dictionaries as their values
             for column, field in zip(rows.columns, self._schema, strict=True)
         ]
         group = pa.Table.from_arrays(columns, schema=self._schema)
+        file = self._file or self._start(group)
         file.writer.write_table(group, row_group_size=rows.num_rows)
         for c, column in enumerate(rows.columns):
             if pa.types.is_floating(column.type):
@@ -134,7 +133,7 @@ class Outputs:
             files = max(files, math.ceil(left / most))
         return min(math.ceil(left / files), most or left)
 
-    def _start(self) -> _Open:
+    def _start(self, first: pa.Table) -> _Open:
         codec = _SUFFIX.get(self._codec, f".{self._codec}")
         name = self._merge.name.format(id=uuid.uuid4(), codec=codec)
         os.makedirs(self._merge.folder, exist_ok=True)  # noqa: PTH103 - one call: the path is text for Arrow too
@@ -146,7 +145,8 @@ class Outputs:
                 self._schema,
                 version="2.6",
                 compression=self._codec,
-                use_dictionary=self._dictionaries or False,
+                use_dictionary=dictionary_columns(first, self._repetitive) or False,
+                write_batch_size=batch_rows(first),
                 store_decimal_as_integer=True,
                 write_page_index=True,
                 store_schema=False,

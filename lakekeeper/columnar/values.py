@@ -33,6 +33,11 @@ class Incomparable(Declined):
     """Values of a column cannot be compared exactly; other columns of the same rows may still be comparable."""
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of this Arrow type are text or bytes of any length."""
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
 def canonical(values: pa.Array) -> pa.Array:
     """The values as int64 or binary. Raises Incomparable for a type that is not listed above."""
     if isinstance(values, pa.ExtensionArray):
