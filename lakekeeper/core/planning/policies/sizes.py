@@ -10,6 +10,7 @@ each time a byte is packed its file doubles, and it is packed O(log) times howev
 
     ▂▂         packed            █▂▂        one is larger than the others together: only these are packed
     █▂▂▂▂▂     packed            █ ▄
+    ▆▂▂▂▂▂     ▆ waits: the group would come out as two files of its size
 
 The factor is 2 while the oldest of the group is new and falls to 1 at seven days (the time factor of Relyt's service):
 the last few of a stream are packed too. A group has ``min-input-files`` and must come out as fewer files than went in;
@@ -21,6 +22,7 @@ packed files cost more than the small ones (point queries read larger files then
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +46,7 @@ GROWTH = 2.0
 """How many times as much as its largest file a fresh group weighs."""
 _OLD = 1.0  # the same at seven days
 _ROW_SLACK = 0.6
+_OVER = 1.1  # a writer exceeds the target by a tenth rather than leave a small file
 _UNIT = 1 << 30  # one file's worth in whole numbers
 
 
@@ -157,9 +160,10 @@ def _packed(facts: _Facts, members: Index, fewest: int) -> list[Index]:
 
 
 def _grows(facts: _Facts, part: Index) -> bool:
-    """Does each file of the group come out as much larger, or as a full one?"""
+    """Does each file of the group come out as much larger, or as a full one? Outputs of a group are of equal size."""
     size = facts.size[part]
-    return bool(size.sum() >= min(facts.factor[part].min() * size.max(), facts.full))
+    files = max(1, math.ceil(facts.weight[part].sum() / _OVER))
+    return bool(size.sum() / files >= min(facts.factor[part].min() * size.max(), facts.full))
 
 
 def _filled(weight: Floats, members: Index) -> list[Index]:

@@ -16,6 +16,7 @@ from tests.core.planning.drawn import left, merged, plan
 from tests.engine.scene import Scene, rows
 
 MB = 10**6
+TARGET = (128 << 20) / MB
 
 
 def stream(*megabytes: int, at: int = 0) -> str:
@@ -104,6 +105,38 @@ def test_a_table_without_a_key_is_packed_in_the_order_of_its_blocks() -> None:
     made = plan(SIZES, snapshot)
     assert sum(len(names) for _, _, names in merged(made)) == 4
     assert left(made) == {"f02": "not_small"}
+
+
+def test_a_file_is_not_packed_into_two_files_of_its_own_size() -> None:
+    """80 MB and ten of 8 MB would come out as two files of 80 MB: nothing gained for the first."""
+    small = [8] * 10
+    [(_, _, names)] = merged(plan(SIZES, stream(80, *small)))
+    assert names == tuple(f"f{n:02d}" for n in range(1, 11))
+    [(_, _, names)] = merged(plan(SIZES, stream(80, 80, *small)))
+    assert len(names) == 12, "two files of 120 MB are full"
+
+
+@pytest.mark.parametrize("size, most", [(3, 2.0), (8, 1.7), (16, 1.7), (40, 1.7)])
+def test_a_byte_of_a_long_stream_is_packed_twice_at_most(size: int, most: float) -> None:
+    """A pass after each tenth commit; the writer cuts outputs of equal size, near the target."""
+    sizes: list[float] = []
+    rewritten, commits = 0.0, 200
+    for commit in range(1, commits + 1):
+        sizes.append(size)
+        if commit % 10:
+            continue
+        drawn = "\n".join(f"L0 f{n:03d} {n} {round(each)}MB" for n, each in enumerate(sizes))
+        for task in sorted(
+            plan(SIZES, drawn, min_input_files=2).tasks, key=lambda task: min(task.inputs), reverse=True
+        ):
+            at = sorted(int(name[1:]) for name in task.inputs)
+            total = sum(sizes[n] for n in at)
+            files = max(1, math.ceil(total / (1.1 * TARGET)))
+            rewritten += total
+            sizes[at[0] : at[-1] + 1] = [total / files] * files
+    assert sum(sizes) == pytest.approx(commits * size)
+    assert rewritten <= most * commits * size
+    assert len(sizes) <= 1.3 * sum(sizes) / TARGET + 3
 
 
 def test_packing_leaves_fewer_files_and_every_row() -> None:
