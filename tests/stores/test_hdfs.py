@@ -1,0 +1,213 @@
+"""What holds on HDFS alone: the trash, empty folders, commits of two drivers, and a NameNode that does not serve."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lakekeeper.errors import LakekeeperError
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper.testing.values import text
+from tests.opening import table_later
+from tests.stores.driver import Errand, second_driver
+from tests.stores.hdfs import MiniHdfs
+from tests.stores.kinds import ON_HDFS, Kind, StoreTable, of_kinds
+from tests.stores.outcomes import Outcomes
+from tests.stores.rows import NOW, append, same_rows
+from tests.stores.session import Places
+from tests.stores.webhdfs import WebHDFS
+
+ONE_OF_EACH = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceberg-hadoop")}
+
+
+@pytest.fixture(params=list(ON_HDFS.values()), ids=list(ON_HDFS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
+
+
+def test_files_go_into_the_trash_and_come_back(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
+    before = table.spark_rows()
+    table.table().recluster("k")
+    rows, data = table.spark_rows(), data_files(table)
+    report = table.table().vacuum(trash=True, **NOW)
+    assert report.failed_files_count == 0
+    assert len(data - data_files(table)) >= 6, "nothing was moved"
+    same_rows(table, rows)
+    opened = table.table()
+    [entry] = opened.trash()
+    assert (entry.files, entry.bytes) == (report.deleted_files_count, report.deleted_bytes_count)
+    opened.restore(entry.name)
+    assert data_files(table) == data
+    assert table.table().trash() == ()
+    assert table.table().vacuum(trash=True, **NOW).deleted_files_count == report.deleted_files_count
+    [emptied] = table_later(table.spark, table.sql, hours=200).empty_trash()
+    assert emptied.files == report.deleted_files_count
+    assert not table.store.keys(f"{table.prefix}/_lakekeeper/trash")
+    assert rows == before
+    outcomes[kind.name, "vacuum into the trash, restore, empty"] = same_rows(table, rows)
+
+
+def test_a_moved_file_is_as_young_as_its_move(table: StoreTable) -> None:
+    """Otherwise an emptied trash, or a vacuum of another engine, deletes what was moved a moment ago."""
+    table.table().recluster("k")
+    written = max(times(table, data_files(table)))
+    table.table().vacuum(trash=True, **NOW)
+    moved = {key for key in table.store.keys(f"{table.prefix}/_lakekeeper/trash") if key.endswith(".parquet")}
+    assert len(moved) >= 6
+    assert min(times(table, moved)) > written
+
+
+def test_a_vacuum_leaves_no_empty_folder_of_a_run(table: StoreTable) -> None:
+    table.table().recluster("k", policy="full")
+    first = table.store.keys(table.prefix)
+    append(table, 60, 80, files=2)
+    table.table().recluster("k", policy="full")
+    table.table().vacuum(**NOW)
+    assert isinstance(table.store, WebHDFS)
+    folders, keys = table.store.folders(table.prefix), table.store.keys(table.prefix)
+    assert first - keys, "nothing was deleted"
+    empty = {folder for folder in folders if not any(key.startswith(f"{folder}/") for key in keys)}
+    assert not {folder for folder in empty if "/lk" in folder}
+
+
+def test_two_drivers_commit_the_same_version(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
+) -> None:
+    """The second driver commits after we have read and before we commit: one of two files of a name is refused."""
+    rows = table.spark_rows()
+    with second_driver(Errand(places, table.sql, "append")) as users:
+        waiting = [users]
+
+        def commit_first(phase: str, _: Mapping[str, Any]) -> None:
+            if phase == "before_commit" and waiting:
+                waiting[0].go()
+                waiting.pop().wait_for("done")
+
+        report = table.table().recluster("k", policy="full", observer=commit_first)
+    assert report.commits == 1
+    outcomes[kind.name, "two drivers, one version"] = same_rows(table, rows + appended(1))
+
+
+def test_two_drivers_commit_again_and_again(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
+) -> None:
+    """Ten appends of one driver, and deletes of ours beside them: nothing is lost and nothing returns."""
+    rows, deleted = table.spark_rows(), 0
+    with second_driver(Errand(places, table.sql, "append", times=10)) as users:
+        users.go()
+        while users.running():
+            deleted += table.table().delete(f"id = {10 + deleted}").deleted_rows_count
+    assert deleted >= 3
+    gone = {f"'v{i}'" for i in range(10, 10 + deleted)}
+    left = Counter({row: n for row, n in rows.items() if not any(v in row for v in gone)})
+    assert left.total() == rows.total() - deleted
+    outcomes[kind.name, "two drivers, ten commits"] = same_rows(table, left + appended(10))
+
+
+@pytest.mark.parametrize("since", ["read", "written", "before_commit"])
+def test_the_namenode_enters_safe_mode_in_a_recluster(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, since: str
+) -> None:
+    rows = table.spark_rows()
+    with safe_mode(table, given=since) as observer:
+        ended = attempt(lambda: table.table().recluster("k", policy="full", observer=observer))
+        assert "safe mode" in ended.lower(), ended
+        assert table.spark_rows() == rows, "reads are served in safe mode"
+    same_rows(table, rows)
+    assert table.table().recluster("k", policy="full").commits == 1
+    report = table_later(table.spark, table.sql, hours=200).vacuum(**NOW)
+    assert report.failed_files_count == 0
+    assert table.leftovers() == set()
+    outcomes[kind.name, f"safe mode since {since}, recluster again"] = same_rows(table, rows)
+
+
+def test_the_namenode_is_in_safe_mode_in_a_vacuum(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
+    table.table().recluster("k")
+    rows, before = table.spark_rows(), table.store.entries(table.prefix)
+    with safe_mode(table):
+        ended = attempt(lambda: table.table().vacuum(**NOW))
+        assert "safe mode" in ended.lower(), ended
+        assert table.store.entries(table.prefix) == before
+    assert table.table().vacuum(**NOW).deleted_files_count >= 6
+    assert table.leftovers() == set()
+    outcomes[kind.name, "safe mode, vacuum again"] = same_rows(table, rows)
+
+
+@of_kinds(ONE_OF_EACH)
+@pytest.mark.parametrize("at", ["read", "before_commit"])
+def test_the_namenode_crashes_and_starts_again(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, hdfs: MiniHdfs, at: str
+) -> None:
+    """The client makes its calls again until the NameNode answers."""
+    rows, crashes = table.spark_rows(), [at]
+
+    def crash(phase: str, _: Any) -> None:
+        if phase in crashes:
+            crashes.remove(phase)
+            hdfs.kill("name")
+            hdfs.start("name")
+
+    try:
+        report = table.table().recluster("k", policy="full", observer=crash)
+    finally:
+        hdfs.wait()
+    assert not crashes
+    assert report.commits == 1
+    assert table.table().vacuum(**NOW).failed_files_count == 0
+    assert table.leftovers() == set()
+    outcomes[kind.name, f"NameNode crashes at {at}"] = same_rows(table, rows)
+
+
+@contextmanager
+def safe_mode(table: StoreTable, given: str = "") -> Iterator[Any]:
+    """The NameNode is in safe mode, from now or from a phase of the observer on, until the end of the context."""
+
+    def observe(phase: str, _: Any) -> None:
+        if phase == given:
+            set_safe_mode(table, "ENTER")
+
+    try:
+        if not given:
+            set_safe_mode(table, "ENTER")
+        yield observe
+    finally:
+        set_safe_mode(table, "LEAVE")
+
+
+def set_safe_mode(table: StoreTable, action: str) -> None:
+    """What ``hdfs dfsadmin -safemode`` does."""
+    jvm = Jvm(table.spark)
+    files = jvm.view.org.apache.hadoop.fs.Path(table.store.root)
+    files = files.getFileSystem(table.spark.sparkContext._jsc.hadoopConfiguration())
+    files.setSafeMode(jvm.static("org.apache.hadoop.fs.SafeModeAction", "valueOf")(action))
+
+
+def attempt(call: Any) -> str:
+    """What a call came to, as a user sees it: its error, or its report, which has to tell of a failure."""
+    try:
+        return str(call())
+    except LakekeeperError as error:
+        return str(error)
+
+
+def appended(times: int) -> Counter[str]:
+    """The rows of the second driver's appends."""
+    return Counter({text({"id": i, "k": i % 101, "v": f"v{i}"}): times for i in range(1_000, 1_010)})
+
+
+def data_files(table: StoreTable) -> set[str]:
+    """Keys of the table's data files outside of the trash."""
+    keys = table.store.keys(table.prefix)
+    return {
+        key for key in keys if key.endswith((".parquet", ".puffin", ".bin")) and "/_lakekeeper/" not in key
+    }
+
+
+def times(table: StoreTable, keys: set[str]) -> list[int]:
+    entries = table.store.entries(table.prefix)
+    return [int(entries[key].rpartition(" at ")[2]) for key in keys]
