@@ -38,7 +38,7 @@ class Places:
     home: str
 
 
-CATALOGS = ("ice", "hio", "hdp", "rest", "glue", "quick", "nn", "nnh", "nnp")
+CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp")
 
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
 _KEYS = f"-Daws.accessKeyId={KEYS['access']} -Daws.secretAccessKey={KEYS['secret']}"
@@ -91,7 +91,8 @@ def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
     """The catalogs on S3 by name.
 
     ice    SQLite, S3FileIO         hio    SQLite, S3A          quick   as ``ice``, and tries nothing twice
-    hdp    a Hadoop catalog, S3A    rest   at an address, ResolvingFileIO
+    hdp    a Hadoop catalog, S3A    hdpp   one by a plain path
+    rest   at an address, ResolvingFileIO
     glue   Glue, S3FileIO
     """
     confs = {
@@ -100,6 +101,8 @@ def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
         **_catalog("quick", f"s3://{IMPATIENT}/quick", home, address),
         "spark.sql.catalog.quick.s3.retry.num-retries": "0",
         **_catalog("hdp", f"s3a://{LAKE}/hdp"),
+        **_catalog("hdpp", "/hdpp"),
+        "spark.sql.catalog.hdpp.hadoop.fs.defaultFS": f"s3a://{LAKE}",
         **_catalog("glue", f"s3://{LAKE}/glue", address=address),
         "spark.sql.catalog.glue.type": "glue",
         "spark.sql.catalog.glue.glue.endpoint": address,

@@ -193,11 +193,17 @@ def next_version(table: StoreTable) -> int:
     )
 
 
-def test_a_hadoop_catalog_on_s3_is_refused(spark: SparkSession, name: str, bucket: Bucket) -> None:
-    table = Kind("iceberg-hadoop", "hdp", 2).table(spark, bucket, name)
+@pytest.mark.parametrize("catalog", ["hdp", "hdpp"])
+def test_a_hadoop_catalog_on_s3_is_refused(
+    spark: SparkSession, name: str, bucket: Bucket, catalog: str
+) -> None:
+    """Also by a plain path, where S3 is the catalog's default file system."""
+    table = Kind("iceberg-hadoop", catalog, 2).table(spark, bucket, name)
     table.create("id BIGINT, k INT, v STRING")
     append(table, 0, 10, files=2)
-    before = table.store.entries(table.prefix)
+    prefix = f"{catalog}/db/{name}"
+    before = bucket.entries(prefix)
+    assert before
     with pytest.raises(Unsupported, match="a Hadoop catalog on S3"):
         table.table().recluster("k")
-    assert table.store.entries(table.prefix) == before
+    assert bucket.entries(prefix) == before
