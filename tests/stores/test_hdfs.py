@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from lakekeeper.errors import LakekeeperError
-from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.jvm import Jvm, says_it_exists
 from lakekeeper.testing.values import text
 from tests.opening import table_later
 from tests.stores.driver import Errand, second_driver
@@ -102,6 +103,7 @@ def test_two_drivers_commit_again_and_again(
         users.go()
         while users.running():
             deleted += table.table().delete(f"id = {10 + deleted}").deleted_rows_count
+        users.wait_for("done")
     assert deleted >= 3
     gone = {f"'v{i}'" for i in range(10, 10 + deleted)}
     left = Counter({row: n for row, n in rows.items() if not any(v in row for v in gone)})
@@ -161,6 +163,32 @@ def test_the_namenode_crashes_and_starts_again(
     assert table.table().vacuum(**NOW).failed_files_count == 0
     assert table.leftovers() == set()
     outcomes[kind.name, f"NameNode crashes at {at}"] = same_rows(table, rows)
+
+
+@of_kinds(ONE_OF_EACH)
+def test_a_note_that_is_being_written_is_not_there_yet(table: StoreTable) -> None:
+    """Otherwise a vacuum reads an empty registration, and the second of two runs in one slot fails."""
+    jvm = Jvm(table.spark)
+    place = jvm.view.org.apache.hadoop.fs.Path(f"{table.store.root}{table.prefix}/_lakekeeper/slot.json")
+    files = place.getFileSystem(table.spark.sparkContext._jsc.hadoopConfiguration())
+
+    class Slow:
+        """The file system; while its first file is open, another driver writes the same note."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(files, name)
+
+        def create(self, aside: Any, over: bool) -> Any:
+            stream = files.create(aside, over)
+            assert not files.exists(place)
+            jvm.create_object(files, place, b"theirs")
+            return stream
+
+    with pytest.raises(Py4JJavaError) as refused:
+        jvm.create_object(Slow(), place, b"ours")
+    assert says_it_exists(refused.value)
+    notes = {key: table.store.get(key) for key in table.store.keys(f"{table.prefix}/_lakekeeper")}
+    assert notes == {f"{table.prefix}/_lakekeeper/slot.json": b"theirs"}
 
 
 @contextmanager
