@@ -146,13 +146,13 @@ class Disk:
             if hadoop is not None and not hadoop.exists(folder):
                 return
             local = _scheme(folder, self._plain_scheme()) == "file"  # where all spellings count as one
-            listed = "" if local or hadoop is None else hadoop.spelled(folder)
+            own, listed = ("", "") if local or hadoop is None else hadoop.spellings(folder)
             # With the slash: object stores list by prefix.
             found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
             parts = self.jvm.collect.Iterators.partition(found, _LISTED)
             while parts.hasNext():
                 for info in self._infos(parts.next()):
-                    path = _under(folder, listed, info.path)
+                    path = _respelled(info.path, listed, own)
                     yield FileInfo(path, info.bytes, info.modified_ms, links.to(path))
         except AdapterError:
             raise
@@ -309,14 +309,14 @@ def _scheme(path: str, plain: str = "file") -> str:
     return plain if path.startswith("/") else spelled(path).partition(":")[0]
 
 
-def _under(folder: str, listed: str, path: str) -> str:
-    """A path below a folder that a listing spells as ``listed`` (empty: as it is), spelled as the folder is.
+def _respelled(path: str, listed: str, own: str) -> str:
+    """A path below a folder that a listing spells as ``listed`` (empty: as it is) and the table as ``own``.
 
     A table at ``/t`` or ``hdfs:///t`` names its files so, and a listing names them with the NameNode's address.
     """
     if not listed or not path.startswith(f"{listed}/"):
         return path
-    return folder.rstrip("/") + path[len(listed) :]
+    return own + path[len(listed) :]
 
 
 def _local(path: str) -> str:

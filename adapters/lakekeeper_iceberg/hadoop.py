@@ -30,10 +30,10 @@ class HadoopFiles:
         place = self.jvm.view.org.apache.hadoop.fs.Path(path)
         return place, place.getFileSystem(self.conf)
 
-    def spelled(self, path: str) -> str:
-        """A path as the listings of its file system spell it: with the address of a default one."""
+    def spellings(self, path: str) -> tuple[str, str]:
+        """A path as Iceberg's writers spell it, and as listings do: with the address of a default file system."""
         place, files = self.place(path)
-        return str(files.makeQualified(place).toString())
+        return str(place.toString()), str(files.makeQualified(place).toString())
 
     def default_scheme(self) -> str:
         """The scheme of paths that have none."""

@@ -252,6 +252,7 @@ class Jvm:
 
     def _create_by_rename(self, files: Any, place: Any, data: bytes) -> None:
         fs = self.view.org.apache.hadoop.fs
+        place = files.makeQualified(place)  # hdfs:///t has no address
         aside = fs.Path(place.getParent(), f"{place.getName()}.{uuid.uuid4().hex}.tmp")
         try:
             _write(files.create(aside, False), data)
