@@ -104,13 +104,14 @@ def test_two_drivers_commit_again_and_again(
         while users.running():
             deleted += table.table().delete(f"id = {10 + deleted}").deleted_rows_count
         users.wait_for("done")
-    assert deleted >= 3
+    assert deleted >= 2
     gone = {f"'v{i}'" for i in range(10, 10 + deleted)}
     left = Counter({row: n for row, n in rows.items() if not any(v in row for v in gone)})
     assert left.total() == rows.total() - deleted
     outcomes[kind.name, "two drivers, ten commits"] = same_rows(table, left + appended(10))
 
 
+@of_kinds(ONE_OF_EACH)
 @pytest.mark.parametrize("since", ["read", "written", "before_commit"])
 def test_the_namenode_enters_safe_mode_in_a_recluster(
     table: StoreTable, kind: Kind, outcomes: Outcomes, since: str
@@ -145,7 +146,7 @@ def test_the_namenode_is_in_safe_mode_in_a_vacuum(table: StoreTable, kind: Kind,
 def test_the_namenode_crashes_and_starts_again(
     table: StoreTable, kind: Kind, outcomes: Outcomes, hdfs: MiniHdfs, at: str
 ) -> None:
-    """The client makes its calls again until the NameNode answers."""
+    """The client makes its calls again for ten seconds. What takes longer fails, and is told."""
     rows, crashes = table.spark_rows(), [at]
 
     def crash(phase: str, _: Any) -> None:
@@ -159,8 +160,11 @@ def test_the_namenode_crashes_and_starts_again(
     finally:
         hdfs.wait()
     assert not crashes
-    assert report.commits == 1
-    assert table.table().vacuum(**NOW).failed_files_count == 0
+    if not report.commits:
+        assert "Connection refused" in str(report)
+        assert same_rows(table, rows)
+        assert table.table().recluster("k", policy="full").commits == 1
+    assert table_later(table.spark, table.sql, hours=200).vacuum(**NOW).failed_files_count == 0
     assert table.leftovers() == set()
     outcomes[kind.name, f"NameNode crashes at {at}"] = same_rows(table, rows)
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import fsspec
-from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.stores.store import Store
@@ -118,10 +118,7 @@ def _answer(host: str, method: str, path: str, data: bytes | None = None) -> tup
 class WebHdfsIO(PyArrowFileIO):
     """pyiceberg's reader of such a store; its own asks a Java library of Hadoop."""
 
-    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
-        if scheme != "hdfs":
-            return super()._initialize_fs(scheme, netloc)
-        files = fsspec.filesystem(
-            "webhdfs", host=HOST, port=int(self.properties[_HTTP]), user=getpass.getuser()
-        )
-        return PyFileSystem(FSSpecHandler(files))
+    def __init__(self, properties: dict[str, str]) -> None:
+        super().__init__(properties)
+        files = fsspec.filesystem("webhdfs", host=HOST, port=int(properties[_HTTP]), user=getpass.getuser())
+        self.fs_by_scheme = lambda *_: PyFileSystem(FSSpecHandler(files))
