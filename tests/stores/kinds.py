@@ -80,6 +80,8 @@ ON_HDFS = _by_name(
 """By addresses of the NameNode, and by plain paths; by HadoopFileIO under a SQLite catalog and a Hadoop catalog, the
 last one with a plain path for a warehouse."""
 
+ONE_OF_EACH_ON_HDFS = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceberg-hadoop")}
+"""One of each format, for tests that take long."""
 KINDS = ON_S3 | ON_HDFS
 
 TRIED_ONCE = _by_name(

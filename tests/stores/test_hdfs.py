@@ -1,28 +1,23 @@
-"""What holds on HDFS alone: the trash, empty folders, commits of two drivers, and a NameNode that does not serve."""
+"""What holds on HDFS alone: the trash, empty folders, notes by a rename, two drivers without the operator's word."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakekeeper.errors import LakekeeperError
 from lakekeeper.spark.jvm import Jvm, says_it_exists
 from lakekeeper.testing.values import text
 from tests.opening import table_later
 from tests.stores.driver import Errand, second_driver
-from tests.stores.hdfs import MiniHdfs
-from tests.stores.kinds import ON_HDFS, Kind, StoreTable, of_kinds
+from tests.stores.kinds import ON_HDFS, ONE_OF_EACH_ON_HDFS, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, append, same_rows
 from tests.stores.session import Places
 from tests.stores.webhdfs import WebHDFS
-
-ONE_OF_EACH = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceberg-hadoop")}
 
 
 @pytest.fixture(params=list(ON_HDFS.values()), ids=list(ON_HDFS))
@@ -111,65 +106,7 @@ def test_two_drivers_commit_again_and_again(
     outcomes[kind.name, "two drivers, ten commits"] = same_rows(table, left + appended(10))
 
 
-@of_kinds(ONE_OF_EACH)
-@pytest.mark.parametrize("since", ["read", "written", "before_commit"])
-def test_the_namenode_enters_safe_mode_in_a_recluster(
-    table: StoreTable, kind: Kind, outcomes: Outcomes, since: str
-) -> None:
-    rows = table.spark_rows()
-    with safe_mode(table, given=since) as observer:
-        ended = attempt(lambda: table.table().recluster("k", policy="full", observer=observer))
-        assert "safe mode" in ended.lower(), ended
-        assert table.spark_rows() == rows, "reads are served in safe mode"
-    same_rows(table, rows)
-    assert table.table().recluster("k", policy="full").commits == 1
-    report = table_later(table.spark, table.sql, hours=200).vacuum(**NOW)
-    assert report.failed_files_count == 0
-    assert table.leftovers() == set()
-    outcomes[kind.name, f"safe mode since {since}, recluster again"] = same_rows(table, rows)
-
-
-def test_the_namenode_is_in_safe_mode_in_a_vacuum(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
-    table.table().recluster("k")
-    rows, before = table.spark_rows(), table.store.entries(table.prefix)
-    with safe_mode(table):
-        ended = attempt(lambda: table.table().vacuum(**NOW))
-        assert "safe mode" in ended.lower(), ended
-        assert table.store.entries(table.prefix) == before
-    assert table.table().vacuum(**NOW).deleted_files_count >= 6
-    assert table.leftovers() == set()
-    outcomes[kind.name, "safe mode, vacuum again"] = same_rows(table, rows)
-
-
-@of_kinds(ONE_OF_EACH)
-@pytest.mark.parametrize("at", ["read", "before_commit"])
-def test_the_namenode_crashes_and_starts_again(
-    table: StoreTable, kind: Kind, outcomes: Outcomes, hdfs: MiniHdfs, at: str
-) -> None:
-    """The client makes its calls again for ten seconds. What takes longer fails, and is told."""
-    rows, crashes = table.spark_rows(), [at]
-
-    def crash(phase: str, _: Any) -> None:
-        if phase in crashes:
-            crashes.remove(phase)
-            hdfs.kill("name")
-            hdfs.start("name")
-
-    try:
-        report = table.table().recluster("k", policy="full", observer=crash)
-    finally:
-        hdfs.wait()
-    assert not crashes
-    if not report.commits:
-        assert "Connection refused" in str(report)
-        assert same_rows(table, rows)
-        assert table.table().recluster("k", policy="full").commits == 1
-    assert table_later(table.spark, table.sql, hours=200).vacuum(**NOW).failed_files_count == 0
-    assert table.leftovers() == set()
-    outcomes[kind.name, f"NameNode crashes at {at}"] = same_rows(table, rows)
-
-
-@of_kinds(ONE_OF_EACH)
+@of_kinds(ONE_OF_EACH_ON_HDFS)
 def test_a_note_that_is_being_written_is_not_there_yet(table: StoreTable) -> None:
     """Otherwise a vacuum reads an empty registration, and the second of two runs in one slot fails."""
     jvm = Jvm(table.spark)
@@ -193,38 +130,6 @@ def test_a_note_that_is_being_written_is_not_there_yet(table: StoreTable) -> Non
     assert says_it_exists(refused.value)
     notes = {key: table.store.get(key) for key in table.store.keys(f"{table.prefix}/_lakekeeper")}
     assert notes == {f"{table.prefix}/_lakekeeper/slot.json": b"theirs"}
-
-
-@contextmanager
-def safe_mode(table: StoreTable, given: str = "") -> Iterator[Any]:
-    """The NameNode is in safe mode, from now or from a phase of the observer on, until the end of the context."""
-
-    def observe(phase: str, _: Any) -> None:
-        if phase == given:
-            set_safe_mode(table, "ENTER")
-
-    try:
-        if not given:
-            set_safe_mode(table, "ENTER")
-        yield observe
-    finally:
-        set_safe_mode(table, "LEAVE")
-
-
-def set_safe_mode(table: StoreTable, action: str) -> None:
-    """What ``hdfs dfsadmin -safemode`` does."""
-    jvm = Jvm(table.spark)
-    files = jvm.view.org.apache.hadoop.fs.Path(table.store.root)
-    files = files.getFileSystem(table.spark.sparkContext._jsc.hadoopConfiguration())
-    files.setSafeMode(jvm.static("org.apache.hadoop.fs.SafeModeAction", "valueOf")(action))
-
-
-def attempt(call: Any) -> str:
-    """What a call came to, as a user sees it: its error, or its report, which has to tell of a failure."""
-    try:
-        return str(call())
-    except LakekeeperError as error:
-        return str(error)
 
 
 def appended(times: int) -> Counter[str]:
