@@ -22,7 +22,7 @@ _TITLES = {
     "iceberg-jdbc, no retries": "Iceberg JDBC, S3FileIO without retries",
     "hdfs-delta": "Delta",
     "hdfs-delta-plain": "Delta, plain path",
-    "hdfs-iceberg-jdbc": "Iceberg JDBC",
+    "hdfs-iceberg-jdbc": "Iceberg JDBC, hdfs:///",
     "hdfs-iceberg-hadoop": "Iceberg Hadoop catalog",
     "hdfs-iceberg-plain": "Iceberg Hadoop catalog, plain path",
 }
