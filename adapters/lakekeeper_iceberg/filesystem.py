@@ -57,7 +57,7 @@ class Disk:
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """See ``spi.Storage.look``."""
-        links = _Links(self.grounds)
+        links = self._links()
         return [_of_file(info, links) for info in self._seen(paths)]
 
     def absent(self, paths: Sequence[str]) -> set[str]:
@@ -76,7 +76,7 @@ class Disk:
     def delete(self, files: Sequence[Doomed]) -> list[str]:
         """See ``spi.Storage.delete``."""
         allowed = [f.path for f in files if not refusal(f.path, self.grounds, region_of(f.kind))]
-        links = _Links(self.grounds)
+        links = self._links()
         seen = dict(zip(allowed, self._seen(allowed), strict=True))
         doomed = [
             p for p, info in seen.items() if info is not None and info.bytes != FOLDER and not links.to(p)
@@ -92,7 +92,8 @@ class Disk:
     def refuses_trash(self) -> str:
         """See ``spi.Storage.refuses_trash``."""
         roots = self.grounds.roots
-        kinds = {_scheme(root) for root in roots}
+        plain = self._plain_scheme()
+        kinds = {_scheme(root, plain) for root in roots}
         if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:
             return f"the table's storage ({', '.join(sorted(kinds))}) renames a file by copying it"
         if len({_store(root) for root in roots}) > 1:
@@ -101,30 +102,33 @@ class Disk:
 
     def prune(self, folder: str) -> None:
         """Remove a folder that contains only folders, if the storage has real folders; one with a file is kept."""
-        if _scheme(folder) == "file":
+        scheme = _scheme(folder, self._plain_scheme())
+        if scheme == "file":
             for place, _, _ in os.walk(_local(folder), topdown=False):
                 with suppress(OSError):  # it is not empty
                     os.rmdir(place)  # noqa: PTH106  # of the unchanged path
-        elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+        elif scheme == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
             hadoop.prune(folder)
 
     def _drop_empty(self, folder: str) -> None:
         """Remove a folder if it is empty and the storage removes empty folders atomically; otherwise it is kept."""
-        if _scheme(folder) == "file":
+        scheme = _scheme(folder, self._plain_scheme())
+        if scheme == "file":
             with suppress(OSError):
                 os.rmdir(_local(folder))  # noqa: PTH106  # of the unchanged path
-        elif _scheme(folder) == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+        elif scheme == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
             hadoop.drop_empty(folder)
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """See ``spi.Storage.move``; a file is not moved if the storage renames by copying."""
-        links, hadoop = _Links(self.grounds), self._hadoop(moves)
+        links, hadoop = self._links(), self._hadoop(moves)
+        plain = self._plain_scheme()
 
         def one(move: tuple[str, str]) -> bool:
             source, target = move
             if move_refusal(source, target, self.grounds) or any(links.to(path) for path in move):
                 return False
-            cheap = _scheme(source) in _CHEAP_RENAME and _store(source) == _store(target)
+            cheap = _scheme(source, plain) in _CHEAP_RENAME and _store(source) == _store(target)
             return hadoop is not None and cheap and self._rename(hadoop, source, target)
 
         done = _in_threads(one, list(moves.items()))
@@ -136,22 +140,26 @@ class Disk:
             raise AdapterError(
                 f"{self.name}: the table's storage ({self.io.getClass().getName()}) cannot be listed"
             )
-        links = _Links(self.grounds)
+        links = self._links()
         try:
             hadoop = self._hadoop([folder])
             if hadoop is not None and not hadoop.exists(folder):
                 return
+            local = _scheme(folder, self._plain_scheme()) == "file"  # where all spellings count as one
+            own, listed = ("", "") if local or hadoop is None else hadoop.spellings(folder)
             # With the slash: object stores list by prefix.
             found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
             parts = self.jvm.collect.Iterators.partition(found, _LISTED)
             while parts.hasNext():
-                yield from self._infos(parts.next(), links)
+                for info in self._infos(parts.next()):
+                    path = _respelled(info.path, listed, own)
+                    yield FileInfo(path, info.bytes, info.modified_ms, links.to(path))
         except AdapterError:
             raise
         except Exception as error:
             raise self._failed(f"{folder} cannot be listed", error) from error
 
-    def _infos(self, part: Any, links: _Links) -> Iterator[FileInfo]:
+    def _infos(self, part: Any) -> Iterator[FileInfo]:
         columns = [
             self.jvm.values_of(part, _INFO, method, returns)
             for method, returns in (
@@ -161,7 +169,7 @@ class Disk:
             )
         ]
         for path, size, at in zip(*columns, strict=True):
-            yield FileInfo(path, int(size), int(at), links.to(path))
+            yield FileInfo(path, int(size), int(at))
 
     def start(self, path: str, most: int | None) -> bytes:
         """The first ``most`` bytes of a file (None: all), decompressed if the file is gzipped."""
@@ -225,6 +233,13 @@ class Disk:
         """Hadoop's file systems, if the FileIO uses them for all these paths; else None."""
         return HadoopFiles(self.jvm, self.io.getConf()) if through_hadoop(self.jvm, self.io, paths) else None
 
+    def _links(self) -> _Links:
+        return _Links(self.grounds, self._plain_scheme())
+
+    def _plain_scheme(self) -> str:
+        """The scheme of paths that have none."""
+        return scheme_of(self.jvm, self.io, "/")
+
     def _failed(self, what: str, error: Exception) -> AdapterError:
         return AdapterError(f"{self.name}: {what} ({reason(error)})")
 
@@ -236,16 +251,25 @@ def through_hadoop(jvm: Iceberg, io: Any, paths: Iterable[str]) -> bool:
     return jvm.is_a(io, _RESOLVING) and {_scheme(path) for path in paths} <= {*OF_HADOOP}
 
 
+def scheme_of(jvm: Iceberg, io: Any, location: str) -> str:
+    """The scheme of a location. A plain path is in Hadoop's default file system, if the FileIO uses Hadoop's."""
+    if location.startswith("/") and through_hadoop(jvm, io, [location]):
+        return HadoopFiles(jvm, io.getConf()).default_scheme()
+    return _scheme(location)
+
+
 class _Links:
     """Paths on a local disk that pass through a symbolic link below their root."""
 
-    def __init__(self, grounds: Grounds) -> None:
-        self._roots = [r.rstrip("/") for r in grounds.roots if _scheme(r) == "file"]
+    def __init__(self, grounds: Grounds, plain: str) -> None:
+        """``plain``: the scheme of paths that have none."""
+        self._plain = plain
+        self._roots = [r.rstrip("/") for r in grounds.roots if _scheme(r, plain) == "file"]
         self._folders: dict[str, bool] = {}
 
     def to(self, path: str) -> bool:
         """Whether the path is a symbolic link or is below one."""
-        if _scheme(path) != "file":
+        if _scheme(path, self._plain) != "file":
             return False
         local = _local(path)
         folder = posixpath.dirname(local)
@@ -280,8 +304,19 @@ def _store(path: str) -> str:
     return spelled(path).removesuffix(path_key(path))
 
 
-def _scheme(path: str) -> str:
-    return spelled(path).partition(":")[0]
+def _scheme(path: str, plain: str = "file") -> str:
+    """The scheme of a location; ``plain`` for a path that has none."""
+    return plain if path.startswith("/") else spelled(path).partition(":")[0]
+
+
+def _respelled(path: str, listed: str, own: str) -> str:
+    """A path below a folder that a listing spells as ``listed`` (empty: as it is) and the table as ``own``.
+
+    A table at ``/t`` or ``hdfs:///t`` names its files so, and a listing names them with the NameNode's address.
+    """
+    if not listed or not path.startswith(f"{listed}/"):
+        return path
+    return own + path[len(listed) :]
 
 
 def _local(path: str) -> str:

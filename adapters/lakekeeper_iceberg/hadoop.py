@@ -30,6 +30,15 @@ class HadoopFiles:
         place = self.jvm.view.org.apache.hadoop.fs.Path(path)
         return place, place.getFileSystem(self.conf)
 
+    def spellings(self, path: str) -> tuple[str, str]:
+        """A path as Iceberg's writers spell it, and as listings do: with the address of a default file system."""
+        place, files = self.place(path)
+        return str(place.toString()), str(files.makeQualified(place).toString())
+
+    def default_scheme(self) -> str:
+        """The scheme of paths that have none."""
+        return str(self.jvm.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.conf).getScheme()).lower()
+
     def exists(self, path: str) -> bool:
         """Whether a file or folder exists at the path."""
         place, files = self.place(path)

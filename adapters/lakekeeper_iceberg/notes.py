@@ -134,6 +134,7 @@ class IcebergNotes:
         # py4j does not see `Options.Rename` as a field, and `FileSystem.rename` refuses an existing target.
         over = self._jvm.static("org.apache.hadoop.fs.Options$Rename", "valueOf")("OVERWRITE")
         kinds = self._jvm.array(getattr(files, "Options$Rename"), [over])
+        old, new = system.makeQualified(old), system.makeQualified(new)  # hdfs:///t has no address
         files.FileContext.getFileContext(old.toUri(), self._table.io().getConf()).rename(old, new, kinds)
 
     def _path(self, place: str) -> Any:

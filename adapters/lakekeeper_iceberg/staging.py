@@ -7,7 +7,6 @@ The source serves staged scan tasks under a group id in place of a table name:
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pyspark.sql import functions as F
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
+from lakekeeper.core.vacuum.path_guard import spelled
 from lakekeeper_iceberg.levels import data_root, own_folder
 from lakekeeper_iceberg.native import Iceberg
 
@@ -250,8 +250,8 @@ def _row_group_bytes(properties: Mapping[str, str], target: int) -> int:
 def own_paths(jvm: Iceberg, table: Any, paths: Iterable[str]) -> list[str]:
     """The paths that are below the table's own folders; nothing else may ever be deleted."""
     location = str(table.location()).rstrip("/")
-    roots = tuple(_plain(root) + "/" for root in (location, _root(jvm, table)))
-    return [path for path in paths if _plain(path).startswith(roots) and "/../" not in path]
+    roots = tuple(spelled(root) + "/" for root in (location, _root(jvm, table)))
+    return [path for path in paths if spelled(path).startswith(roots) and "/../" not in path]
 
 
 def delete_own(jvm: Iceberg, table: Any, paths: Iterable[str]) -> None:
@@ -260,8 +260,3 @@ def delete_own(jvm: Iceberg, table: Any, paths: Iterable[str]) -> None:
     for path in own_paths(jvm, table, paths):
         with suppress(Exception):  # already deleted, or left as an orphan for the next vacuum
             io.deleteFile(path)
-
-
-def _plain(path: str) -> str:
-    """A local path without its scheme: catalogs use ``/a``, ``file:/a`` and ``file:///a`` for the same path."""
-    return re.sub(r"^file:/{1,3}", "/", path)

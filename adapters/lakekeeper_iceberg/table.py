@@ -47,6 +47,7 @@ from lakekeeper_iceberg.commits import known_commits
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.features import check_supported, refused, unreadable
 from lakekeeper_iceberg.file_changes import exchange_of
+from lakekeeper_iceberg.filesystem import scheme_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner, files_that_may_match
@@ -184,8 +185,9 @@ class IcebergTable:
         covers one JVM only.
         """
         operations, location = self._table.operations(), str(self._table.location())
-        hadoop = str(operations.getClass().getName()).endswith(".HadoopTableOperations")
-        if hadoop and location.partition("://")[0].lower() in _S3 and not options.session.single_driver:
+        if options.session.single_driver or not _of_hadoop_catalog(operations):
+            return
+        if scheme_of(self._jvm, operations.io(), location) in _S3:
             raise Unsupported(
                 self.table,
                 "a Hadoop catalog on S3",
@@ -529,6 +531,10 @@ class IcebergTable:
 
     def _properties(self, metadata: Any) -> dict[str, str]:
         return self._jvm.text_map(metadata.properties())
+
+
+def _of_hadoop_catalog(operations: Any) -> bool:
+    return str(operations.getClass().getName()).endswith(".HadoopTableOperations")
 
 
 def _winner(changes_seen: Changes) -> str:

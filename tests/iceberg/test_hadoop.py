@@ -17,7 +17,7 @@ def table(operations: str, location: str) -> IcebergTable:
     """The adapter of a table of which only the catalog and the location are read."""
     kind = SimpleNamespace(getName=lambda: f"org.apache.iceberg.{operations}")
     java: Any = SimpleNamespace(
-        operations=lambda: SimpleNamespace(getClass=lambda: kind), location=lambda: location
+        operations=lambda: SimpleNamespace(getClass=lambda: kind, io=lambda: None), location=lambda: location
     )
     jvm: Any = SimpleNamespace()
     return IcebergTable(jvm, TableName("db.t", "iceberg", "db.t"), java)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape, unescape
 
 from tests.faults.processes import free_port, listening
+from tests.stores.store import Store
 
 LAKE, IMPATIENT = "lake", "impatient"
 """The buckets. Clients of the second one are configured to try nothing twice."""
@@ -27,7 +28,7 @@ _TOKEN = re.compile(r"<NextContinuationToken>(.*?)</NextContinuationToken>", re.
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Bucket(Store):
     """A bucket of a server at ``host`` (name and port)."""
 
     host: str
@@ -37,12 +38,22 @@ class Bucket:
     def address(self) -> str:
         return f"http://{self.host}"
 
+    @property
+    def root(self) -> str:
+        return f"s3a://{self.name}/"
+
+    @property
+    def readable(self) -> dict[str, str]:
+        return pyiceberg_properties(self)
+
+    def key(self, location: str) -> str:
+        return location.partition(f"://{self.name}/")[2]
+
     def make(self) -> Bucket:
         self._ask("PUT", f"/{self.name}")
         return self
 
     def entries(self, prefix: str) -> dict[str, str]:
-        """Key → its entry in a listing, of all keys below a prefix."""
         found: dict[str, str] = {}
         token = ""
         while True:
@@ -56,9 +67,6 @@ class Bucket:
                 return found
             token = unescape(page[1])
 
-    def keys(self, prefix: str) -> set[str]:
-        return set(self.entries(prefix))
-
     def get(self, key: str) -> bytes:
         return self._ask("GET", f"/{self.name}/{quote(key)}")
 
@@ -68,26 +76,12 @@ class Bucket:
     def delete(self, key: str) -> None:
         self._ask("DELETE", f"/{self.name}/{quote(key)}")
 
-    def contents(self, prefix: str) -> dict[str, bytes]:
-        """All objects below a prefix."""
-        return {key: self.get(key) for key in sorted(self.keys(prefix))}
-
     def put_back(self, prefix: str, kept: Mapping[str, bytes]) -> None:
         """Make the objects below a prefix these and no others."""
         for key in self.keys(prefix) - set(kept):
             self.delete(key)
         for key, data in kept.items():
             self.put(key, data)
-
-    def copy_to(self, prefix: str, folder: Path) -> Path:
-        """A folder with the objects below a prefix as files, for readers of files."""
-        shutil.rmtree(folder, ignore_errors=True)
-        for key, data in self.contents(f"{prefix}/").items():
-            file = folder / key.removeprefix(f"{prefix}/")
-            if not key.endswith("/"):
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(data)
-        return folder
 
     def _ask(self, method: str, path: str, data: bytes | None = None) -> bytes:
         server = http.client.HTTPConnection(self.host, timeout=60)

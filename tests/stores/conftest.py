@@ -1,4 +1,4 @@
-"""One S3 and one session for all tests of this folder; they run with ``-m stores`` (make stores)."""
+"""One S3, one HDFS and one session for all tests of this folder, which run with ``-m stores`` (make stores)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from lakekeeper.testing.golden import REWRITE
 from tests.oracles.rest_catalog import rest_catalog
 from tests.stores.bucket import LAKE, Bucket, moto, pyiceberg_properties
 from tests.stores.faulty_s3 import FaultyS3
-from tests.stores.kinds import KINDS, Kind
+from tests.stores.hdfs import MiniHdfs, mini_hdfs
+from tests.stores.kinds import KINDS, ON_HDFS, Kind, StoreTable
 from tests.stores.outcomes import OUTCOMES, Outcomes, shown, write_into
-from tests.stores.session import CATALOGS, s3_session
+from tests.stores.rows import filled
+from tests.stores.session import CATALOGS, Places, stores_session
+from tests.stores.store import Store
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "s3.md"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,12 +43,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     outcomes = config.stash.get(OUTCOMES, {})
-    if outcomes:
-        terminalreporter.section("stores")
-        for line in shown(outcomes):
+    for store in ("s3", "hdfs"):
+        of_store = {at: what for at, what in outcomes.items() if (at[0] in ON_HDFS) == (store == "hdfs")}
+        if not of_store:
+            continue
+        terminalreporter.section(f"stores: {store}")
+        for line in shown(of_store):
             terminalreporter.write_line(line)
         if os.environ.get(REWRITE):
-            write_into(PAGE, shown(outcomes))
+            write_into(PAGES / f"{store}.md", shown(of_store))
 
 
 @pytest.fixture
@@ -74,6 +80,13 @@ def s3(bucket: Bucket) -> Iterator[FaultyS3]:
 
 
 @pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
+    """An empty HDFS."""
+    with mini_hdfs(tmp_path_factory.mktemp("hdfs")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the catalogs' databases."""
     return tmp_path_factory.mktemp("catalogs")
@@ -88,8 +101,14 @@ def rest(bucket: Bucket, home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spark(s3: FaultyS3, home: Path, rest: str) -> Iterator[SparkSession]:
-    session = s3_session(s3.address, home, rest=rest)
+def places(s3: FaultyS3, hdfs: MiniHdfs, home: Path, rest: str) -> Places:
+    """Where a driver finds the stores and catalogs."""
+    return Places(s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home))
+
+
+@pytest.fixture(scope="session")
+def spark(places: Places) -> Iterator[SparkSession]:
+    session = stores_session(places)
     session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
     session.conf.set("spark.lakekeeper.queries-per-hour", "100000000")
     for name in CATALOGS:
@@ -105,14 +124,27 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
+def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs) -> Store:
+    """The store of a kind, past the relay."""
+    return hdfs.store if kind.on_hdfs else bucket
+
+
+@pytest.fixture
 def name() -> str:
     """A name that no other test uses."""
     return f"t{uuid.uuid4().hex[:10]}"
 
 
 @pytest.fixture
-def alone(spark: SparkSession) -> Iterator[None]:
-    """The operator's word that no other driver writes Delta tables."""
-    spark.conf.set("spark.lakekeeper.single-driver", "true")
+def alone(spark: SparkSession, kind: Kind) -> Iterator[None]:
+    """The operator's word that no other driver writes Delta tables on S3; elsewhere it is not needed."""
+    if not kind.on_hdfs:
+        spark.conf.set("spark.lakekeeper.single-driver", "true")
     yield
     spark.conf.unset("spark.lakekeeper.single-driver")
+
+
+@pytest.fixture
+def table(spark: SparkSession, store: Store, kind: Kind, name: str, alone: None) -> StoreTable:
+    """A table of each kind, with `filled` rows."""
+    return filled(kind.table(spark, store, name))

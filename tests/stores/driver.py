@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.stores.session import Places
+
 _HOME = Path(__file__).parents[2]
 _WAIT = 300  # seconds for an answer: a start of Spark on a busy machine
 
@@ -24,11 +26,10 @@ _WAIT = 300  # seconds for an answer: a start of Spark on a busy machine
 class Errand:
     """What to do on a table: ``append`` rows by Spark, or ``recluster`` it and die at a phase of the observer."""
 
-    address: str
-    home: str
+    places: Places
     sql: str
     act: str
-    rest: str = ""
+    times: int = 1
     log_store: str = ""
     phase: str = ""
 
@@ -54,6 +55,10 @@ class Driver:
             if line.startswith(word):
                 return line.removeprefix(word).strip()
         raise AssertionError(f"the second driver ended: {''.join(seen)}")
+
+    def running(self) -> bool:
+        """Whether it still runs."""
+        return self.process.poll() is None
 
     def ended(self) -> int:
         """Its exit code."""
@@ -86,9 +91,9 @@ def second_driver(errand: Errand) -> Iterator[Driver]:
 
 def main(errand: Errand) -> None:
     from tests.stores.log_stores import use_log_store
-    from tests.stores.session import s3_session
+    from tests.stores.session import stores_session
 
-    spark = s3_session(errand.address, Path(errand.home), rest=errand.rest)
+    spark = stores_session(errand.places)
     if errand.log_store:
         use_log_store(spark, errand.log_store)
     spark.range(1).count()
@@ -105,7 +110,9 @@ def main(errand: Errand) -> None:
 
 def _append(spark: Any, errand: Errand) -> None:
     rows = spark.range(1_000, 1_010, 1, numPartitions=1)
-    rows.selectExpr("id", "cast(id % 101 AS int) AS k", "concat('v', id) AS v").writeTo(errand.sql).append()
+    rows = rows.selectExpr("id", "cast(id % 101 AS int) AS k", "concat('v', id) AS v")
+    for _ in range(errand.times):
+        rows.writeTo(errand.sql).append()
 
 
 def _recluster(spark: Any, errand: Errand) -> None:
@@ -123,4 +130,5 @@ def _recluster(spark: Any, errand: Errand) -> None:
 
 
 if __name__ == "__main__":
-    main(Errand(**json.loads(sys.argv[1])))
+    given = json.loads(sys.argv[1])
+    main(Errand(**given | {"places": Places(**given["places"])}))

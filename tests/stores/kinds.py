@@ -1,6 +1,6 @@
-"""The kinds of tables on S3: a format, the client that reaches the store, and the catalog.
+"""The kinds of tables on S3 and HDFS: a format, the client that reaches the store, and the catalog.
 
-Rows are read by Spark and by a reader without Spark, which reaches the store past the relay.
+Rows are read by Spark and by a reader without Spark, which reaches the store past a relay.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
@@ -24,59 +25,82 @@ from tests.delta.scene import Scene as LocalDelta
 from tests.iceberg.scene import Scene as IcebergScene
 from tests.opening import adapter_of
 from tests.oracles import delta_log, iceberg_log
-from tests.stores.bucket import IMPATIENT, LAKE, Bucket, pyiceberg_properties
+from tests.stores.bucket import IMPATIENT, LAKE, Bucket
+from tests.stores.store import Store
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind. ``catalog`` is empty for Delta; tables are in the bucket of this name."""
+    """One kind. ``catalog`` is empty for Delta; ``root`` names the store in place of its own."""
 
     name: str
     catalog: str = ""
     format_version: int = 0
     bucket: str = LAKE
+    root: str = ""
 
     @property
     def delta(self) -> bool:
         return not self.catalog
 
-    def table(self, spark: SparkSession, bucket: Bucket, name: str) -> StoreTable:
-        """The table of this name, which need not exist; ``bucket`` names the server."""
-        bucket = replace(bucket, name=self.bucket)
+    @property
+    def on_hdfs(self) -> bool:
+        return self.name.startswith("hdfs-")
+
+    def table(self, spark: SparkSession, store: Store, name: str) -> StoreTable:
+        """The table of this name, which need not exist; a bucket names the server."""
+        if isinstance(store, Bucket):
+            store = replace(store, name=self.bucket)
         if self.delta:
-            return DeltaOnS3(spark, bucket, name)
-        return IcebergOnS3(spark, bucket, name, self.catalog, self.format_version)
+            return DeltaInStore(spark, store, name, self.root or store.root)
+        return IcebergInStore(spark, store, name, self.catalog, self.format_version)
 
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("delta"),
-        Kind("iceberg-jdbc", "ice", 3),
-        Kind("iceberg-s3a", "hio", 2),
-        Kind("iceberg-rest", "rest", 2),
-        Kind("iceberg-glue", "glue", 2),
-    )
-}
+def _by_name(*kinds: Kind) -> dict[str, Kind]:
+    return {kind.name: kind for kind in kinds}
+
+
+ON_S3 = _by_name(
+    Kind("delta"),
+    Kind("iceberg-jdbc", "ice", 3),
+    Kind("iceberg-s3a", "hio", 2),
+    Kind("iceberg-rest", "rest", 2),
+    Kind("iceberg-glue", "glue", 2),
+)
 """By S3A; by S3FileIO under a SQLite catalog; by S3A under one; by ResolvingFileIO under a REST
 catalog; by S3FileIO under Glue."""
 
-TRIED_ONCE = {
-    kind.name: kind
-    for kind in (
-        Kind("delta, no retries", bucket=IMPATIENT),
-        Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT),
-    )
-}
+ON_HDFS = _by_name(
+    Kind("hdfs-delta"),
+    Kind("hdfs-delta-plain", root="/"),
+    Kind("hdfs-iceberg-jdbc", "nn", 3),
+    Kind("hdfs-iceberg-hadoop", "nnh", 2),
+    Kind("hdfs-iceberg-plain", "nnp", 3),
+)
+"""By addresses of the NameNode, and by plain paths; by HadoopFileIO under a SQLite catalog and a Hadoop catalog, the
+last one with a plain path for a warehouse."""
+
+ONE_OF_EACH_ON_HDFS = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceberg-hadoop")}
+"""One of each format, for tests that take long."""
+KINDS = ON_S3 | ON_HDFS
+
+TRIED_ONCE = _by_name(
+    Kind("delta, no retries", bucket=IMPATIENT), Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT)
+)
 """Those whose clients try no call twice, so that each fault reaches lakekeeper."""
+
+
+def of_kinds(kinds: Mapping[str, Kind]) -> pytest.MarkDecorator:
+    """Runs a test for these kinds, by its argument ``kind``."""
+    return pytest.mark.parametrize("kind", list(kinds.values()), ids=list(kinds))
 
 
 @dataclass(frozen=True)
 class StoreTable(ABC):
-    """A table on S3."""
+    """A table in a store."""
 
     spark: SparkSession
-    bucket: Bucket
+    store: Store
     name: str
 
     @property
@@ -138,12 +162,14 @@ class StoreTable(ABC):
 
 
 @dataclass(frozen=True)
-class DeltaOnS3(StoreTable):
+class DeltaInStore(StoreTable):
     """A Delta table at a path."""
+
+    root: str
 
     @property
     def sql(self) -> str:
-        return f"delta.`s3a://{self.bucket.name}/{self.prefix}`"
+        return f"delta.`{self.root}{self.prefix}`"
 
     @property
     def prefix(self) -> str:
@@ -174,11 +200,11 @@ class DeltaOnS3(StoreTable):
         self.run("OPTIMIZE {t}")
 
     def _copied(self, folder: str) -> Path:
-        return self.bucket.copy_to(self.prefix, Path(folder))
+        return self.store.copy_to(self.prefix, Path(folder))
 
 
 @dataclass(frozen=True)
-class IcebergOnS3(StoreTable):
+class IcebergInStore(StoreTable):
     """An Iceberg table in a catalog of `tests.stores.session`."""
 
     catalog: str
@@ -190,7 +216,7 @@ class IcebergOnS3(StoreTable):
 
     @property
     def prefix(self) -> str:
-        return str(self.scene().java().location()).partition(f"://{self.bucket.name}/")[2]
+        return self.store.key(str(self.scene().java().location()))
 
     def create(self, columns: str, *, more: str = "", properties: Mapping[str, str] | None = None) -> None:
         self.scene().create(columns, more=more, properties=properties)
@@ -203,14 +229,14 @@ class IcebergOnS3(StoreTable):
         return iceberg_log.rows(
             str(current.metadataFileLocation()),
             int(current.currentSnapshot().snapshotId()),
-            pyiceberg_properties(self.bucket),
+            self.store.readable,
         )
 
     def leftovers(self) -> set[str]:
         metadata = str(self._metadata().metadataFileLocation())
-        named = iceberg_log.named_files(metadata, pyiceberg_properties(self.bucket))
-        keys = {path.partition(f"://{self.bucket.name}/")[2] for path in named}
-        found = self.bucket.keys(f"{self.prefix}/data/")
+        named = iceberg_log.named_files(metadata, self.store.readable)
+        keys = {self.store.key(path) for path in named}
+        found = self.store.keys(f"{self.prefix}/data/")
         return {key for key in found - keys if not key.endswith("/")}  # S3A marks empty folders
 
     def forget(self) -> None:

@@ -20,6 +20,11 @@ _TITLES = {
     "iceberg-glue": "Iceberg Glue, S3FileIO",
     "delta, no retries": "Delta, S3A without retries",
     "iceberg-jdbc, no retries": "Iceberg JDBC, S3FileIO without retries",
+    "hdfs-delta": "Delta",
+    "hdfs-delta-plain": "Delta, plain path",
+    "hdfs-iceberg-jdbc": "Iceberg JDBC, hdfs:///",
+    "hdfs-iceberg-hadoop": "Iceberg Hadoop catalog",
+    "hdfs-iceberg-plain": "Iceberg Hadoop catalog, plain path",
 }
 _BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 

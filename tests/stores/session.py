@@ -1,8 +1,9 @@
-"""A Spark session whose tables are on S3: Delta by S3A; Iceberg by S3FileIO and S3A, in SQLite, REST and Glue."""
+"""A Spark session whose tables are on S3 and HDFS: Delta at paths, Iceberg in several catalogs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,18 @@ EXCLUDED = (
     "org.slf4j:slf4j-api",
 )
 
-CATALOGS = ("ice", "hio", "hdp", "rest", "glue", "quick")
+
+@dataclass(frozen=True)
+class Places:
+    """The addresses of the S3, the HDFS and the REST catalog, and the folder of the other catalogs' databases."""
+
+    s3: str
+    hdfs: str
+    rest: str
+    home: str
+
+
+CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp")
 
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
 _KEYS = f"-Daws.accessKeyId={KEYS['access']} -Daws.secretAccessKey={KEYS['secret']}"
@@ -61,11 +73,26 @@ def s3_confs(address: str) -> dict[str, str]:
     }
 
 
+def hdfs_confs(root: str, home: Path) -> dict[str, str]:
+    """What a user sets where the HDFS at ``root`` is the default file system, and catalogs on it.
+
+    nn   SQLite, by the default NameNode      nnh   a Hadoop catalog      nnp   one by a plain path
+    """
+    return {
+        "spark.hadoop.fs.defaultFS": root.rstrip("/"),
+        "spark.hadoop.dfs.replication": "1",
+        **_catalog("nn", "hdfs:///nn", home),
+        **_catalog("nnh", f"{root}nnh"),
+        **_catalog("nnp", "/nnp"),
+    }
+
+
 def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
-    """The catalogs by name.
+    """The catalogs on S3 by name.
 
     ice    SQLite, S3FileIO         hio    SQLite, S3A          quick   as ``ice``, and tries nothing twice
-    hdp    a Hadoop catalog, S3A    rest   at an address, ResolvingFileIO
+    hdp    a Hadoop catalog, S3A    hdpp   one by a plain path
+    rest   at an address, ResolvingFileIO
     glue   Glue, S3FileIO
     """
     confs = {
@@ -74,6 +101,8 @@ def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
         **_catalog("quick", f"s3://{IMPATIENT}/quick", home, address),
         "spark.sql.catalog.quick.s3.retry.num-retries": "0",
         **_catalog("hdp", f"s3a://{LAKE}/hdp"),
+        **_catalog("hdpp", "/hdpp"),
+        "spark.sql.catalog.hdpp.hadoop.fs.defaultFS": f"s3a://{LAKE}",
         **_catalog("glue", f"s3://{LAKE}/glue", address=address),
         "spark.sql.catalog.glue.type": "glue",
         "spark.sql.catalog.glue.glue.endpoint": address,
@@ -114,16 +143,18 @@ def _catalog(name: str, warehouse: str, home: Path | None = None, address: str =
     return confs
 
 
-def s3_session(
-    address: str, home: Path, *, rest: str = "", more: Mapping[str, str] | None = None
-) -> SparkSession:
-    """A session on the S3 at ``address``, with the catalogs of `iceberg_catalogs`."""
+def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> SparkSession:
+    """A session on these stores, with the catalogs of `iceberg_catalogs` and `hdfs_confs`."""
     from lakekeeper.spark.session import local_session
 
+    home = Path(places.home)
     return local_session(
         app_name="lakekeeper-stores",
         warehouse=home,
-        conf=s3_confs(address) | iceberg_catalogs(home, address, rest) | dict(more or {}),
+        conf=s3_confs(places.s3)
+        | iceberg_catalogs(home, places.s3, places.rest)
+        | hdfs_confs(places.hdfs, home)
+        | dict(more or {}),
         master="local[2,4]",  # a task is tried four times, as on a cluster
         small_data=True,
     )

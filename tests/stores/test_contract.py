@@ -1,4 +1,4 @@
-"""The storage part of the adapter contract, and of its races and deletes, on each kind of table on S3."""
+"""The storage part of the adapter contract, and of its races and deletes, on each kind of table on S3 and HDFS."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lakekeeper.testing.storage_contract import StorageContract
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
 from tests.contract.frames import columns, frame
-from tests.stores.bucket import Bucket
 from tests.stores.kinds import Kind, StoreTable
 from tests.stores.log_stores import CONDITIONAL, use_log_store
+from tests.stores.store import Store
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Contracted:
 @dataclass
 class StoreHarness:
     spark: SparkSession
-    bucket: Bucket
+    store: Store
     kind: Kind
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class StoreHarness:
     def create(
         self, kinds: Kinds, batches: Sequence[Sequence[Row]], *, partition_by: Sequence[str] = ()
     ) -> Contracted:
-        table = self.kind.table(self.spark, self.bucket, f"t{uuid.uuid4().hex[:10]}")
+        table = self.kind.table(self.spark, self.store, f"t{uuid.uuid4().hex[:10]}")
         by = f"PARTITIONED BY ({', '.join(map(quote, partition_by))})" if partition_by else ""
         table.create(columns(kinds), more=by)
         made = Contracted(table, kinds)
@@ -82,10 +82,10 @@ class StoreHarness:
 
 
 @pytest.fixture
-def harness(spark: SparkSession, bucket: Bucket, kind: Kind) -> Iterator[StoreHarness]:
-    """Rivals commit to Delta tables, so that the log store has to exclude them."""
+def harness(spark: SparkSession, store: Store, kind: Kind) -> Iterator[StoreHarness]:
+    """Rivals commit to Delta tables, so that the log store on S3 has to exclude them."""
     use_log_store(spark, CONDITIONAL if kind.delta else "")
-    yield StoreHarness(spark, bucket, kind)
+    yield StoreHarness(spark, store, kind)
     use_log_store(spark, "")
 
 

@@ -25,12 +25,12 @@ from tests.opening import table_later
 from tests.sampling import ALL, VARIABLE
 from tests.stores.bucket import Bucket
 from tests.stores.faulty_s3 import MODES, Call, FaultyS3
-from tests.stores.kinds import KINDS, TRIED_ONCE, Kind, StoreTable
+from tests.stores.kinds import ON_S3, TRIED_ONCE, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, same_rows
 
 _TAKEN = 4
-_EVERY = KINDS | TRIED_ONCE
+_EVERY = ON_S3 | TRIED_ONCE
 
 
 @pytest.fixture(params=list(_EVERY.values()), ids=list(_EVERY))
@@ -55,7 +55,7 @@ def recluster(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode:
     """Recluster the table, with a fault once it is open: one that cannot be opened has lost nothing."""
     opened = table.table()
     if s3 is not None:
-        s3.arm(table.bucket, table.prefix, at, mode)
+        s3.arm(bucket_of(table), table.prefix, at, mode)
     return opened.recluster("k", policy="full")
 
 
@@ -63,7 +63,7 @@ def vacuum(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: st
     """The same of a vacuum, in so many hours that all that is left counts as dead."""
     opened = table_later(table.spark, table.sql, hours=200)
     if s3 is not None:
-        s3.arm(table.bucket, table.prefix, at, mode)
+        s3.arm(bucket_of(table), table.prefix, at, mode)
     return opened.vacuum(orphans=True, **NOW)
 
 
@@ -134,20 +134,20 @@ def test_a_fault_in_a_vacuum(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", list(KINDS.values()), ids=list(KINDS))
+@of_kinds(ON_S3)
 def test_each_call_of_a_recluster_and_a_vacuum_fails_once(
     fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes, mode: str
 ) -> None:
     table = fresh()
     rows = table.spark_rows()
     opened = table.table()
-    s3.arm_each(table.bucket, table.prefix, mode)
+    s3.arm_each(bucket_of(table), table.prefix, mode)
     report = opened.recluster("k", policy="full")
     recluster_calls, failed = len(s3.disarm()), s3.failed
     assert done(report) == 4, report
     assert same_rows(table, rows)
     opened = table_later(table.spark, table.sql, hours=200)
-    s3.arm_each(table.bucket, table.prefix, mode)
+    s3.arm_each(bucket_of(table), table.prefix, mode)
     vacuumed = opened.vacuum(orphans=True, **NOW)
     vacuum_calls, failed_later = len(s3.disarm()), s3.failed
     assert failed + failed_later > 0
@@ -158,6 +158,11 @@ def test_each_call_of_a_recluster_and_a_vacuum_fails_once(
     outcomes[kind.name, f"each call fails once, {mode}: recluster, vacuum"] = (
         f"{failed} of {recluster_calls}, {failed_later} of {vacuum_calls} calls: all done"
     )
+
+
+def bucket_of(table: StoreTable) -> Bucket:
+    assert isinstance(table.store, Bucket)
+    return table.store
 
 
 def done(report: Any) -> int:

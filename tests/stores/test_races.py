@@ -1,4 +1,4 @@
-"""Races and crashes on S3: a DELETE while we work, a driver that dies before its commit, two drivers at a barrier."""
+"""Races and crashes on S3 and HDFS: a DELETE while we work, a driver that dies before its commit, two drivers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,13 @@ from tests.opening import table_later
 from tests.stores.bucket import Bucket
 from tests.stores.driver import Driver, Errand, second_driver
 from tests.stores.faulty_s3 import Call, FaultyS3
-from tests.stores.kinds import KINDS, Kind, StoreTable
+from tests.stores.kinds import ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.log_stores import CONDITIONAL, use_log_store
 from tests.stores.outcomes import Outcomes
-from tests.stores.rows import NOW, append, filled, same_rows
+from tests.stores.rows import NOW, append, same_rows
+from tests.stores.session import Places
 
+DELTA_ON_S3 = {"delta": ON_S3["delta"]}
 DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
 
 
@@ -61,11 +62,6 @@ def meeting(s3: FaultyS3) -> Iterator[Any]:
     s3.held = lambda _: None
 
 
-@pytest.fixture
-def table(spark: SparkSession, bucket: Bucket, kind: Kind, name: str, alone: None) -> StoreTable:
-    return filled(kind.table(spark, bucket, name))
-
-
 def test_a_delete_commits_while_we_work(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
     rows = table.spark_rows()
 
@@ -81,10 +77,10 @@ def test_a_delete_commits_while_we_work(table: StoreTable, kind: Kind, outcomes:
 
 
 def test_a_driver_dies_before_its_commit(
-    table: StoreTable, kind: Kind, outcomes: Outcomes, s3: FaultyS3, home: Path, rest: str
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
 ) -> None:
-    rows, before = table.spark_rows(), table.bucket.keys(table.prefix)
-    errand = Errand(s3.address, str(home), table.sql, "recluster", rest=rest, phase="before_commit")
+    rows, before = table.spark_rows(), table.store.keys(table.prefix)
+    errand = Errand(places, table.sql, "recluster", phase="before_commit")
     with second_driver(errand) as driver:
         driver.go()
         assert driver.ended() == -signal.SIGKILL
@@ -93,17 +89,17 @@ def test_a_driver_dies_before_its_commit(
     report = table_later(table.spark, table.sql, hours=200).vacuum(**NOW)
     assert report.settled_runs, report
     assert table.leftovers() == set()
-    assert not before - table.bucket.keys(table.prefix) or report.deleted_files_count
+    assert not before - table.store.keys(table.prefix) or report.deleted_files_count
     outcomes[kind.name, "driver killed, then vacuum"] = same_rows(table, rows)
 
 
-@pytest.mark.parametrize("kind", [KINDS["delta"]], ids=["delta"])
+@of_kinds(DELTA_ON_S3)
 def test_two_drivers_lose_a_commit_of_delta_where_the_operator_errs(
-    table: StoreTable, meeting: Any, s3: FaultyS3, home: Path
+    table: StoreTable, meeting: Any, places: Places
 ) -> None:
     """What the refusal is for: both have seen that the commit is not there, and both put it."""
     rows, version = table.spark_rows(), next_version(table)
-    with second_driver(Errand(s3.address, str(home), table.sql, "append")) as users:
+    with second_driver(Errand(places, table.sql, "append")) as users:
         met = meeting("put", f"_delta_log/{version:020d}.json")
         assert table.table().recluster("k", policy="full", observer=calling(users)).commits == 1
         users.wait_for("done")
@@ -114,34 +110,33 @@ def test_two_drivers_lose_a_commit_of_delta_where_the_operator_errs(
     assert left in ((rows, 1), (with_users(rows), 7)), "neither the rows of the users nor the rewrite is lost"
 
 
-@pytest.mark.parametrize("kind", [KINDS["delta"]], ids=["delta"])
+@of_kinds(DELTA_ON_S3)
 def test_two_drivers_are_refused_by_the_default_log_store(
     spark: SparkSession, table: StoreTable, outcomes: Outcomes
 ) -> None:
     spark.conf.unset("spark.lakekeeper.single-driver")
-    before = table.bucket.entries(table.prefix)
+    before = table.store.entries(table.prefix)
     with pytest.raises(Unsupported, match=rf"{DEFAULT}.*nothing was written.*single-driver"):
         table.table().recluster("k")
-    assert table.bucket.entries(table.prefix) == before
+    assert table.store.entries(table.prefix) == before
     outcomes["delta", "two drivers, default log store"] = "refused"
 
 
-@pytest.mark.parametrize("kind", [KINDS["delta"]], ids=["delta"])
+@of_kinds(DELTA_ON_S3)
 @pytest.mark.parametrize("again", range(2))
 def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
     spark: SparkSession,
     table: StoreTable,
     meeting: Any,
     outcomes: Outcomes,
-    s3: FaultyS3,
-    home: Path,
+    places: Places,
     again: int,
 ) -> None:
     spark.conf.unset("spark.lakekeeper.single-driver")
     use_log_store(spark, CONDITIONAL)
     try:
         rows, version = table.spark_rows(), next_version(table)
-        errand = Errand(s3.address, str(home), table.sql, "append", log_store=CONDITIONAL)
+        errand = Errand(places, table.sql, "append", log_store=CONDITIONAL)
         with second_driver(errand) as users:
             met = meeting("put", f"_delta_log/{version:020d}.json")
             report = table.table().recluster("k", policy="full", observer=calling(users))
@@ -154,21 +149,17 @@ def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
         use_log_store(spark, "")
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS.values() if not kind.delta], ids=[n for n in KINDS if n != "delta"]
-)
+@of_kinds({name: kind for name, kind in ON_S3.items() if not kind.delta})
 def test_two_drivers_lose_nothing_of_iceberg(
     table: StoreTable,
     kind: Kind,
     meeting: Any,
     outcomes: Outcomes,
-    s3: FaultyS3,
-    home: Path,
-    rest: str,
+    places: Places,
 ) -> None:
     """Both write the next metadata file, each its own, and the catalog swaps one in."""
     rows = table.spark_rows()
-    with second_driver(Errand(s3.address, str(home), table.sql, "append", rest=rest)) as users:
+    with second_driver(Errand(places, table.sql, "append")) as users:
         met = meeting("put", "/metadata/snap-")
         report = table.table().recluster("k", policy="full", observer=calling(users))
         users.wait_for("done")
@@ -196,17 +187,23 @@ def with_users(rows: Counter[str]) -> Counter[str]:
 
 def next_version(table: StoreTable) -> int:
     """The number of the next Delta commit."""
-    names = [key.rpartition("/")[2] for key in table.bucket.keys(f"{table.prefix}/_delta_log/")]
+    names = [key.rpartition("/")[2] for key in table.store.keys(f"{table.prefix}/_delta_log/")]
     return 1 + max(
         int(name.removesuffix(".json")) for name in names if name[:20].isdigit() and name.endswith(".json")
     )
 
 
-def test_a_hadoop_catalog_on_s3_is_refused(spark: SparkSession, name: str, bucket: Bucket) -> None:
-    table = Kind("iceberg-hadoop", "hdp", 2).table(spark, bucket, name)
+@pytest.mark.parametrize("catalog", ["hdp", "hdpp"])
+def test_a_hadoop_catalog_on_s3_is_refused(
+    spark: SparkSession, name: str, bucket: Bucket, catalog: str
+) -> None:
+    """Also by a plain path, where S3 is the catalog's default file system."""
+    table = Kind("iceberg-hadoop", catalog, 2).table(spark, bucket, name)
     table.create("id BIGINT, k INT, v STRING")
     append(table, 0, 10, files=2)
-    before = table.bucket.entries(table.prefix)
+    prefix = f"{catalog}/db/{name}"
+    before = bucket.entries(prefix)
+    assert before
     with pytest.raises(Unsupported, match="a Hadoop catalog on S3"):
         table.table().recluster("k")
-    assert table.bucket.entries(table.prefix) == before
+    assert bucket.entries(prefix) == before

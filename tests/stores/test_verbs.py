@@ -1,4 +1,4 @@
-"""Each verb on each kind of table on S3: the rows are those that Spark's own statements leave, by two readers."""
+"""Each verb on each kind of table: the rows are those that Spark's own statements leave, by two readers."""
 
 from __future__ import annotations
 
@@ -7,32 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.errors import Unsupported
 from tests.opening import table_later
-from tests.stores.bucket import Bucket
-from tests.stores.kinds import Kind, StoreTable
+from tests.stores.kinds import ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
-from tests.stores.rows import NOW, append, filled, same_rows
-
-
-@pytest.fixture
-def table(spark: SparkSession, bucket: Bucket, kind: Kind, name: str, alone: None) -> StoreTable:
-    return filled(kind.table(spark, bucket, name))
+from tests.stores.rows import NOW, append, same_rows
 
 
 def test_info_plan_and_report(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
-    before = table.bucket.entries(table.prefix)
+    before = table.store.entries(table.prefix)
     opened = table.table()
     info = opened.clustering_information("k")
     assert (info.total_partition_count, info.average_depth) == (6, 6.0)
     plan = opened.plan("k")
     assert [len(task.inputs) for task in plan.tasks] == [6]
     assert "6" in str(opened.report())
-    assert table.bucket.entries(table.prefix) == before, "a call that only reads has written"
+    assert table.store.entries(table.prefix) == before, "a call that only reads has written"
     outcomes[kind.name, "info, plan, report"] = "nothing written"
 
 
@@ -70,13 +63,13 @@ def test_delete(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
 def test_vacuum(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
     table.table().recluster("k")
     rows = table.spark_rows()
-    before = table.bucket.keys(table.prefix)
+    before = table.store.keys(table.prefix)
     predicted = table.table().vacuum(dry_run=True, **NOW)
-    assert table.bucket.keys(table.prefix) == before, "a dry run has changed the table"
+    assert table.store.keys(table.prefix) == before, "a dry run has changed the table"
     report = table.table().vacuum(**NOW)
     assert report.failed_files_count == 0
     assert report.deleted_files_count == predicted.deleted_files_count >= 6
-    assert len(before - table.bucket.keys(table.prefix)) == report.deleted_files_count
+    assert len(before - table.store.keys(table.prefix)) == report.deleted_files_count
     assert table.leftovers() == set()
     outcomes[kind.name, "vacuum"] = same_rows(table, rows)
 
@@ -84,35 +77,37 @@ def test_vacuum(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
 def test_vacuum_of_orphans(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
     """Copies of data files under names of their own; other tables and unknown files stay."""
     rows = table.spark_rows()
-    [live, *_] = sorted(key for key in table.bucket.keys(table.prefix) if key.endswith(".parquet"))
+    [live, *_] = sorted(key for key in table.store.keys(table.prefix) if key.endswith(".parquet"))
     folder, _, file = live.rpartition("/")
     orphan, unknown = f"{folder}/{file.replace('0000', '0001', 1)}", f"{folder}/notes.txt"
     for key in (orphan, unknown):
-        table.bucket.put(key, table.bucket.get(live))
+        table.store.put(key, table.store.get(live))
     young = table.table().vacuum(orphans=True, **NOW)
-    assert orphan in table.bucket.keys(table.prefix), f"it may be of a commit in progress:\n{young}"
+    assert orphan in table.store.keys(table.prefix), f"it may be of a commit in progress:\n{young}"
     old = table_later(table.spark, table.sql, hours=100)
     report: VacuumReport = old.vacuum(orphans=True, **NOW)
-    keys = table.bucket.keys(table.prefix)
+    keys = table.store.keys(table.prefix)
     assert orphan not in keys, f"an orphan was left:\n{report}"
     assert unknown in keys, "a file that no writer of the format made is gone"
     outcomes[kind.name, "vacuum of orphans"] = same_rows(table, rows)
 
 
-def test_the_trash_is_refused_and_a_partition_comes_back(
-    table: StoreTable, kind: Kind, outcomes: Outcomes
-) -> None:
-    table.table().recluster("k")
-    rows, before = table.spark_rows(), table.bucket.keys(table.prefix)
-    with pytest.raises(Unsupported, match=r"renames a file by copying it.*nothing was deleted"):
-        table.table().vacuum(trash=True, **NOW)
-    assert table.bucket.keys(table.prefix) == before
-    outcomes[kind.name, "vacuum into the trash"] = "refused"
-    opened = table.table()
+def test_a_dropped_partition_comes_back(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
+    rows, opened = table.spark_rows(), table.table()
     assert opened.drop_partition("id < 20").deleted_rows_count == 19
     [entry] = opened.trash()
     opened.restore(entry.name)
     outcomes[kind.name, "drop_partition, restore"] = same_rows(table, rows)
+
+
+@of_kinds(ON_S3)
+def test_the_trash_is_refused(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
+    table.table().recluster("k")
+    before = table.store.keys(table.prefix)
+    with pytest.raises(Unsupported, match=r"renames a file by copying it.*nothing was deleted"):
+        table.table().vacuum(trash=True, **NOW)
+    assert table.store.keys(table.prefix) == before
+    outcomes[kind.name, "vacuum into the trash"] = "refused"
 
 
 def test_metadata(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
@@ -131,6 +126,7 @@ WRITES: dict[str, Callable[[lk.Table], Any]] = {
 }
 
 
+@of_kinds(ON_S3)
 @pytest.mark.parametrize("verb", WRITES)
 def test_a_listing_in_many_pages(table: StoreTable, kind: Kind, verb: str, s3: Any) -> None:
     """A page of a listing ends after two keys, as one of a large table ends after a thousand."""
