@@ -1,4 +1,4 @@
-"""A bucket of moto, as a reader sees it that shares no code with Spark: plain HTTP, no retries, no relay."""
+"""A bucket of moto, read without Spark's code: plain HTTP, no retries, no relay."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.processes import free_port, listening
 from tests.stores.store import Store
 
 LAKE, IMPATIENT = "lake", "impatient"
-"""The buckets. Clients of the second one are configured to try nothing twice."""
+"""The buckets. Clients of the second one are configured not to retry."""
 KEYS = {"access": "lakekeeper", "secret": "lakekeeper"}
 REGION = "us-east-1"
 VARIABLE = "LAKEKEEPER_MOTO"
@@ -77,7 +77,7 @@ class Bucket(Store):
         self._ask("DELETE", f"/{self.name}/{quote(key)}")
 
     def put_back(self, prefix: str, kept: Mapping[str, bytes]) -> None:
-        """Make the objects below a prefix these and no others."""
+        """Replace all objects below a prefix by these."""
         for key in self.keys(prefix) - set(kept):
             self.delete(key)
         for key, data in kept.items():

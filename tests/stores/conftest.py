@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def outcomes(request: pytest.FixtureRequest) -> Outcomes:
-    """What each verb came to, by store and format."""
+    """The outcome of each verb, by store and format."""
     return request.config.stash.setdefault(OUTCOMES, {})
 
 
@@ -69,7 +69,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
 
 @pytest.fixture(scope="session")
 def s3(bucket: Bucket) -> Iterator[FaultyS3]:
-    """The relay before it, as Spark sees it."""
+    """The relay in front of it, which Spark uses."""
     relay = FaultyS3(bucket.host)
     thread = Thread(target=relay.serve_forever, daemon=True)
     thread.start()
@@ -102,7 +102,7 @@ def rest(bucket: Bucket, home: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def places(s3: FaultyS3, hdfs: MiniHdfs, home: Path, rest: str) -> Places:
-    """Where a driver finds the stores and catalogs."""
+    """The addresses of the stores and catalogs for a driver."""
     return Places(s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home))
 
 
@@ -125,7 +125,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs) -> Store:
-    """The store of a kind, past the relay."""
+    """The store of a kind, without the relay."""
     return hdfs.store if kind.on_hdfs else bucket
 
 
@@ -137,7 +137,7 @@ def name() -> str:
 
 @pytest.fixture
 def alone(spark: SparkSession, kind: Kind) -> Iterator[None]:
-    """The operator's word that no other driver writes Delta tables on S3; elsewhere it is not needed."""
+    """The operator declares that no other driver writes Delta tables on S3; elsewhere this is not needed."""
     if not kind.on_hdfs:
         spark.conf.set("spark.lakekeeper.single-driver", "true")
     yield

@@ -1,6 +1,6 @@
 """A second driver: ``python -m tests.stores.driver <json>``, a process of its own with its own session.
 
-It prints ``ready``, waits for a line, does its errand, and prints ``done`` or what went wrong.
+It prints ``ready``, waits for a line, does its errand, and prints ``done`` or the error.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Driver:
     process: subprocess.Popen[str]
 
     def go(self) -> None:
-        """Let it do its errand."""
+        """Start its errand."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
     def wait_for(self, word: str) -> str:
-        """The next line that begins so. Raises AssertionError if the process ends before it."""
+        """The rest of the next line that begins with ``word``. Raises AssertionError if the process ends first."""
         assert self.process.stdout is not None
         seen = []
         for line in self.process.stdout:

@@ -25,7 +25,7 @@ LOST_ANSWER = "lost answer"
 CUT_OFF = "cut off"
 STALE = "stale"
 MODES = (SLOW_DOWN, LOST_ANSWER, CUT_OFF, STALE)
-"""503; the call happens and nothing is answered; half of the answer arrives; a listing from before the run."""
+"""503; the call succeeds without an answer; half of the answer arrives; a listing from before the run."""
 
 _HOP = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
 _PATIENCE = 60  # seconds for which a held call waits for the others
@@ -106,7 +106,7 @@ class FaultyS3(ThreadingHTTPServer):
             self._at, self._times, self._each = at, times, False
 
     def arm_each(self, bucket: Bucket, prefix: str, mode: str) -> None:
-        """Make each call below ``prefix`` that can fail in this way do so when it is first made."""
+        """Fail the first attempt of each call below ``prefix`` that can fail in this way."""
         self._arm(bucket, prefix, mode)
         with self._counting:
             self._at, self._each = -1, True
@@ -119,7 +119,7 @@ class FaultyS3(ThreadingHTTPServer):
 
     @property
     def failed(self) -> int:
-        """How many calls `arm_each` has made fail."""
+        """How many calls `arm_each` has failed."""
         return len(self._failed)
 
     def disarm(self) -> list[Call]:
@@ -129,7 +129,7 @@ class FaultyS3(ThreadingHTTPServer):
             return found
 
     def fault(self, call: Call, request: tuple[str, ...] = ()) -> str:
-        """How this call fails; empty: it does not. A call that is made again is the same ``request``."""
+        """How this call fails, or empty if it succeeds. A retried call has the same ``request``."""
         with self._counting:
             if self._calls is None or not call.key.startswith(self._prefix):
                 return ""
@@ -145,7 +145,7 @@ class FaultyS3(ThreadingHTTPServer):
         return listing(self._before, query.get("prefix", ""), query.get("delimiter", ""))
 
     def handle_error(self, *_: object) -> None:
-        """A client that hangs up is part of the tests."""
+        """Clients that close the connection are part of the tests."""
 
 
 class _Relay(BaseHTTPRequestHandler):

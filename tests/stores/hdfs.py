@@ -32,7 +32,7 @@ _PATIENCE = 120  # seconds in which a server starts
 
 @dataclass
 class MiniHdfs:
-    """The two servers, and the store as their readers see it."""
+    """The two servers, and the store for readers without Spark."""
 
     folder: Path
     store: WebHDFS
@@ -43,13 +43,13 @@ class MiniHdfs:
         self._running[which] = _java(self.folder, which)
 
     def kill(self, which: str) -> None:
-        """End it as a crash does."""
+        """Kill it, as a crash would."""
         process = self._running.pop(which)
         process.kill()
         process.wait()
 
     def wait(self) -> None:
-        """Until files can be written. Raises AssertionError where that takes too long."""
+        """Wait until files can be written. Raises AssertionError on a timeout."""
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             for which, process in self._running.items():

@@ -87,7 +87,7 @@ KINDS = ON_S3 | ON_HDFS
 TRIED_ONCE = _by_name(
     Kind("delta, no retries", bucket=IMPATIENT), Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT)
 )
-"""Those whose clients try no call twice, so that each fault reaches lakekeeper."""
+"""Kinds whose clients do not retry, so that each fault reaches lakekeeper."""
 
 
 def of_kinds(kinds: Mapping[str, Kind]) -> pytest.MarkDecorator:

@@ -1,4 +1,4 @@
-"""What each verb came to on each store, as the table that ``make stores`` prints."""
+"""The outcome of each verb on each store, as the table that ``make stores`` prints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 Outcomes = dict[tuple[str, str], str]
-"""(kind, verb) → what it came to."""
+"""(kind, verb) → outcome."""
 
 OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
 SAME_ROWS = "same rows"

@@ -1,4 +1,4 @@
-"""The rows of the tests of stores, and what both readers must find."""
+"""The rows of the store tests, and the check that both readers find them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def filled(table: T) -> T:
 
 
 def append(table: StoreTable, start: int, stop: int, *, files: int = 1) -> None:
-    """One commit of so many files."""
+    """One commit of ``files`` files."""
     rows = table.spark.range(start, stop, 1, numPartitions=files)
     made = rows.selectExpr("id", "cast(pmod(id * 37, 101) AS int) AS k", "concat('v', id) AS v")
     made.writeTo(table.sql).append()

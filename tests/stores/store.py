@@ -1,4 +1,4 @@
-"""A store of tables as a reader sees it that shares no code with Spark."""
+"""A store of tables, read without Spark's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST catalogs on S3 that ask who one is: by a token, by OAuth, and by AWS's signature (SigV4).
+"""REST catalogs on S3 that authenticate clients: by a token, by OAuth, and by AWS's signature (SigV4).
 
 The confs are those of Iceberg; lakekeeper reaches the catalog by Spark's client alone.
 """
@@ -31,11 +31,11 @@ ADMITTED: dict[str, dict[str, Any]] = {
     "OAuth": {"credential": f"lakekeeper:{SECRET}"},
     "SigV4": {"admits": with_signature(KEYS["access"], SECRET)},
 }
-"""How a server is started that asks in this way."""
+"""How to start a server with this kind of authentication."""
 
 
 def confs(how: str, secret: str, address: str) -> dict[str, str]:
-    """What a user configures for a catalog at an address that asks in this way."""
+    """The confs of a user for a catalog at an address with this kind of authentication."""
     if how == "SigV4":
         return {
             "rest.auth.type": "sigv4",
@@ -62,10 +62,10 @@ def configured(spark: SparkSession, name: str, given: Mapping[str, str]) -> Iter
 
 
 @pytest.mark.parametrize("how", ADMITTED)
-def test_a_rest_catalog_that_asks_who_one_is(
+def test_a_rest_catalog_that_authenticates(
     spark: SparkSession, bucket: Bucket, s3: FaultyS3, outcomes: Outcomes, tmp_path: Path, name: str, how: str
 ) -> None:
-    catalog = f"asks_{how.lower()}"
+    catalog = f"auth_{how.lower()}"
     readable = pyiceberg_properties(bucket)
     with rest_catalog(
         tmp_path, warehouse=f"s3://{LAKE}/{catalog}", properties=readable, **ADMITTED[how]

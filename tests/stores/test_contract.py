@@ -83,7 +83,7 @@ class StoreHarness:
 
 @pytest.fixture
 def harness(spark: SparkSession, store: Store, kind: Kind) -> Iterator[StoreHarness]:
-    """Rivals commit to Delta tables, so that the log store on S3 has to exclude them."""
+    """Concurrent writers commit to Delta tables, so the log store on S3 has to exclude them."""
     use_log_store(spark, CONDITIONAL if kind.delta else "")
     yield StoreHarness(spark, store, kind)
     use_log_store(spark, "")

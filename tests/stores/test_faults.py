@@ -52,7 +52,7 @@ def in_four_groups(table: StoreTable) -> StoreTable:
 
 
 def recluster(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: str = "") -> lk.MergeReport:
-    """Recluster the table, with a fault once it is open: one that cannot be opened has lost nothing."""
+    """Recluster the table, with faults after it was opened: a failed opening loses nothing."""
     opened = table.table()
     if s3 is not None:
         s3.arm(bucket_of(table), table.prefix, at, mode)
@@ -60,7 +60,7 @@ def recluster(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode:
 
 
 def vacuum(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: str = "") -> VacuumReport:
-    """The same of a vacuum, in so many hours that all that is left counts as dead."""
+    """The same for a vacuum, so many hours later that every leftover counts as dead."""
     opened = table_later(table.spark, table.sql, hours=200)
     if s3 is not None:
         s3.arm(bucket_of(table), table.prefix, at, mode)

@@ -1,4 +1,4 @@
-"""What holds on HDFS alone: the trash, empty folders, notes by a rename, two drivers without the operator's word."""
+"""What holds on HDFS alone: the trash, empty folders, notes by a rename, two drivers without a declaration."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_vacuum_leaves_no_empty_folder_of_a_run(table: StoreTable) -> None:
 def test_two_drivers_commit_the_same_version(
     table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
 ) -> None:
-    """The second driver commits after we have read and before we commit: one of two files of a name is refused."""
+    """The second driver commits between our read and our commit: HDFS refuses the second file of that name."""
     rows = table.spark_rows()
     with second_driver(Errand(places, table.sql, "append")) as users:
         waiting = [users]

@@ -29,7 +29,7 @@ DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
 
 
 class Meeting:
-    """The first two calls that write a key with such a name happen at once."""
+    """The first two calls that write a key with such a name happen at the same time."""
 
     def __init__(self, verb: str, part: str) -> None:
         self._verb, self._part = verb, part
@@ -94,10 +94,10 @@ def test_a_driver_dies_before_its_commit(
 
 
 @of_kinds(DELTA_ON_S3)
-def test_two_drivers_lose_a_commit_of_delta_where_the_operator_errs(
+def test_two_drivers_lose_a_delta_commit_where_the_operator_declared_one(
     table: StoreTable, meeting: Any, places: Places
 ) -> None:
-    """What the refusal is for: both have seen that the commit is not there, and both put it."""
+    """Why commits are refused: both drivers see that the commit does not exist, and both put it."""
     rows, version = table.spark_rows(), next_version(table)
     with second_driver(Errand(places, table.sql, "append")) as users:
         met = meeting("put", f"_delta_log/{version:020d}.json")
@@ -157,7 +157,7 @@ def test_two_drivers_lose_nothing_of_iceberg(
     outcomes: Outcomes,
     places: Places,
 ) -> None:
-    """Both write the next metadata file, each its own, and the catalog swaps one in."""
+    """Each writes its own next metadata file, and the catalog swaps in one of them."""
     rows = table.spark_rows()
     with second_driver(Errand(places, table.sql, "append")) as users:
         met = meeting("put", "/metadata/snap-")
@@ -169,7 +169,7 @@ def test_two_drivers_lose_nothing_of_iceberg(
 
 
 def calling(users: Driver) -> Observer:
-    """Lets the second driver go when we are about to commit: neither waits long for the other at the barrier."""
+    """Start the second driver just before our commit, so that neither waits long at the barrier."""
     waiting = [users]
 
     def observe(phase: str, _: Mapping[str, Any]) -> None:
@@ -180,7 +180,7 @@ def calling(users: Driver) -> Observer:
 
 
 def with_users(rows: Counter[str]) -> Counter[str]:
-    """These rows and those that the second driver appends."""
+    """These rows and the ones that the second driver appends."""
     users = [{"id": i, "k": i % 101, "v": f"v{i}"} for i in range(1_000, 1_010)]
     return rows + Counter(map(text, users))
 

@@ -75,7 +75,7 @@ def test_vacuum(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
 
 
 def test_vacuum_of_orphans(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
-    """Copies of data files under names of their own; other tables and unknown files stay."""
+    """Copies of data files under new names are deleted; other tables and unknown files stay."""
     rows = table.spark_rows()
     [live, *_] = sorted(key for key in table.store.keys(table.prefix) if key.endswith(".parquet"))
     folder, _, file = live.rpartition("/")

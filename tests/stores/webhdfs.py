@@ -1,4 +1,4 @@
-"""An HDFS as a reader sees it that shares no code with Spark: HTTP to the NameNode and the DataNode (WebHDFS)."""
+"""An HDFS, read without Spark's code: HTTP to the NameNode and the DataNode (WebHDFS)."""
 
 from __future__ import annotations
 
