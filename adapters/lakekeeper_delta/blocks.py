@@ -42,10 +42,8 @@ _MS = 999  # µs by which a timestamp may exceed its statistic
 _LMT = 59_000_000  # µs by which an offset truncated to whole minutes may be off
 
 
-def read_blocks(
-    log: Log, state: State, key: ClusterKey | None, found: Sequence[Found], keep: pa.Array | None
-) -> BlockSet:
-    """The live files of ``state`` as blocks; with ``keep``, only those whose path is in it.
+def read_blocks(log: Log, state: State, key: ClusterKey | None, found: Sequence[Found]) -> BlockSet:
+    """The live files of ``state`` as blocks.
 
     Reads no data file, except to count the rows of files whose AddFile lacks ``numRecords``. Raises Unsupported for a
     file with an absolute path.
@@ -55,8 +53,6 @@ def read_blocks(
     if table is None:
         table = listed_by_spark(log, state, found)
     _refuse_foreign(log, table)
-    if keep is not None:
-        table = table.filter(pc.is_in(table["path"], value_set=keep))
     return _made(log, state, key, found, table)
 
 

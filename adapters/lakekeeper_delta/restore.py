@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
@@ -52,6 +53,7 @@ class DeltaRestores:
         log = self._log
         state = log.at(version - 1, log.latest().table_uuid)
         check(log.jvm, table_frame(log, state), where, steady=True)
+        blocks, paths = read_blocks(log, state, None, []), matching(log, state, where)
         return Snapshot(
             table=log.name,
             format="delta",
@@ -59,7 +61,7 @@ class DeltaRestores:
             table_uuid=state.table_uuid,
             schema_id=state.schema_id,
             key=None,
-            blocks=read_blocks(log, state, None, [], matching(log, state, where)),
+            blocks=blocks if paths is None else only_blocks(blocks, paths),
             complete=False,
             properties=state.properties,
         )

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -73,14 +74,14 @@ class Planner:
             return index
 
 
-def files_that_may_match(jvm: Iceberg, table: Any, where: str) -> frozenset[str] | None:
+def files_that_may_match(jvm: Iceberg, table: Any, where: str) -> pa.Array | None:
     """Locations of the live files that may hold a match; None if the predicate cannot prune files.
 
     ``where`` is Spark SQL over the columns of ``table``.
     """
     try:
         scan = table.newScan().filter(expression(jvm, table.schema(), where)).ignoreResiduals()
-        return frozenset(jvm.paths(scan))
+        return pa.array(jvm.paths(scan), pa.string())
     except NO_FORM:  # then all files are kept
         return None
 
