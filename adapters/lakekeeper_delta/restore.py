@@ -22,6 +22,7 @@ from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.commit import attempt, commit_tags, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import described, discard, write_files
 from lakekeeper_delta.where import matching, table_frame
@@ -151,11 +152,11 @@ def _rows(
     """The rows, with the columns of ``now``; columns that the table did not have yet are NULL."""
     parts: list[DataFrame] = []
     if whole:
-        adds = {str(add.path()): add for add in log.add_files(was, sorted(whole))}
+        adds = {str(add.path()): add for add in add_files(log, was, sorted(whole))}
         parts.append(log.scan(now, log.jvm.array_list(adds.values()), numbered=True))
     some = [path for path, rows in hits.per_file.items() if rows] if hits else []
     if hits is not None and some:
-        adds = {str(add.path()): add for add in log.add_files(was, sorted(some))}
+        adds = {str(add.path()): add for add in add_files(log, was, sorted(some))}
         parts.append(rows_by_file(log, now, (hits.hits, "left_semi"), adds, row_ids=False))
     if not parts:
         return None
