@@ -62,7 +62,8 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         if not wanted or snapshot.version is None:
             return frozenset()
-        return files_that_all_match(self.jvm, self.table_at(snapshot), where, wanted)
+        few = self.planner.matched(snapshot.version, where)
+        return files_that_all_match(self.jvm, self.table_at(snapshot), where, wanted, few)
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
         scans = Scans(self.jvm, self.table_at(snapshot), self.name)
@@ -85,7 +86,9 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         tasks: list[Any] = []
         if wanted and snapshot.version is not None:
-            index = self.jvm.chosen(scan_that_may_match(self.jvm, scans.table, where), wanted)
+            index = self.planner.matched(snapshot.version, where)
+            if index is None:
+                index = self.jvm.chosen(scan_that_may_match(self.jvm, scans.table, where), wanted)
             tasks = [task for path in wanted if (task := index.get(path)) is not None]
         return scans.of(tasks).rows.where(where).selectExpr("_file AS file", "_pos AS position")
 

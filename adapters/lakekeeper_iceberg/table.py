@@ -49,7 +49,7 @@ from lakekeeper_iceberg.features import check_supported, refused, unreadable
 from lakekeeper_iceberg.file_changes import exchange_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
-from lakekeeper_iceberg.planning import Planner, files_that_may_match
+from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.producer import swap
 from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restore import IcebergRestores
@@ -258,7 +258,8 @@ class IcebergTable:
 
     def _part(self, snapshot: Snapshot, pinned: Any, where: str) -> Snapshot:
         """The blocks of a snapshot that Iceberg's own planning keeps for a predicate; ``pinned`` is fixed at it."""
-        paths = None if snapshot.version is None else files_that_may_match(self._jvm, pinned, where)
+        version = snapshot.version
+        paths = None if version is None else self._planner.matching(pinned, version, where)
         blocks = snapshot.blocks if paths is None else only_blocks(snapshot.blocks, paths)
         return replace(snapshot, blocks=blocks, complete=False)
 
