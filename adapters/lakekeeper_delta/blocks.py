@@ -122,9 +122,9 @@ def _same_for_all(_gateway: Any) -> tuple[Column, ...]:
         F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
         delete_id(dv).alias("delete_id"),
         *_level_and_key(tags),
-        (F.col("path").startswith("/") | (F.col("path").contains(":/") & F.col("path").rlike(_ABSOLUTE))).alias(
-            "foreign"
-        ),
+        (
+            F.col("path").startswith("/") | (F.col("path").contains(":/") & F.col("path").rlike(_ABSOLUTE))
+        ).alias("foreign"),
         *_curve(tags.getItem(CURVE_TAG)),
     )
 

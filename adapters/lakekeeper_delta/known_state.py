@@ -3,9 +3,9 @@
     base   version 7, whose files Spark keeps     ─ without those that a later commit touched ─┐
     tail   the commits 8 to 10, read on their own ─────────────────────────────────────────────┴─► version 10
 
-Delta reads the whole log for each version whose files it is asked for, and drops the files of the version before once
-there is a newer one. A table with a small log is left to it; of a larger one, the log is read once, and then only what
-is new. The base is a Snapshot object of our own, which Delta does not know: nothing else drops its files.
+Delta reads the whole log for each version whose files are needed, and drops the files of the version before once there
+is a newer one. A table with a small log is left to it; of a larger one, the log is read once, and then what is new.
+The base is a Snapshot object of our own, which Delta does not know: nothing else drops its files.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGE_LOG = 8 << 20
-"""Bytes of a log that Delta is not asked to read again for each version."""
-_MOST_COMMITS = 100  # since the base
+"""Bytes above which a log is not read again for each version."""
+MOST_COMMITS = 100  # since the base
 _MOST_ACTIONS = 100_000  # in them
 _KEPT_TAILS = 2
 _KEPT_TASKS = 64  # tasks whose AddFiles are cached between read and write; evicted ones are queried again
@@ -86,7 +86,7 @@ class _Known:
         if self.base is None:
             return None
         before, base = self.base
-        if not 0 <= state.version - before.version <= _MOST_COMMITS:
+        if not 0 <= state.version - before.version <= MOST_COMMITS:
             return None
         if state.version == before.version:
             return Parts(base, kept=True)

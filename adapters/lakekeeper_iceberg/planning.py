@@ -20,7 +20,7 @@ from lakekeeper_iceberg.native import Iceberg
 _KEPT_TASKS = 50_000
 _TASK_BYTES = 2048
 _SNAPSHOTS = 2
-_FEW = 10_000  # scan tasks that are kept by themselves
+FEW = 10_000  # scan tasks that are kept by themselves
 _PREDICATES = 4
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _NOT_PROVEN = re.compile('"(float|double|struct)"')
@@ -36,7 +36,7 @@ def kept_tasks(heap_bytes: int) -> int:
 class Planner:
     """Scan tasks by snapshot and location. Caches the tasks of two snapshots in the JVM, until it needs the memory.
 
-    Of a table with too many files for that, the tasks that were asked for are kept: a merge asks for those of its
+    Of a table with too many files for that, the tasks that were requested are kept: a merge requests those of its
     inputs three times. A replay alternates between the snapshot that was read and the newest one. A service keeps a
     planner for each table.
     """
@@ -72,7 +72,7 @@ class Planner:
         if table.snapshot(version).summary().get("total-delete-files") == "0":
             with self._lock:
                 matched = [few for (at, _), few in self._matched.items() if at == version]
-            for few in matched:  # a predicate may leave out deletes, but here are none
+            for few in matched:  # a predicate may leave out deletes, but there is no delete
                 found = [few.get(location) for location in locations]
                 if None not in found:
                     return found
@@ -85,7 +85,7 @@ class Planner:
         """
         try:
             scan = table.newScan().filter(expression(self._jvm, table.schema(), where))
-            few = self._jvm.few(scan.includeColumnStats(), _FEW)
+            few = self._jvm.few(scan.includeColumnStats(), FEW)
         except NO_FORM:  # then all files are kept
             return None
         if few is None:
@@ -109,7 +109,7 @@ class Planner:
             kept = self._asked.setdefault(version, {})
             kept |= found
             self._asked.move_to_end(version)
-            while len(self._asked) > _SNAPSHOTS or sum(map(len, self._asked.values())) > _FEW:
+            while len(self._asked) > _SNAPSHOTS or sum(map(len, self._asked.values())) > FEW:
                 self._asked.popitem(last=False)
 
     @cached_property

@@ -4,9 +4,9 @@
 
 One partition has a thousand real files; all others exist in the log only, a thousand files each, so that a call that
 opens one of them fails. Shown are core-seconds of the driver, the JVM and the Python workers: of the first looks, which
-read the log (files and the bounds of the key, then, for the first predicate on values, all statistics), and of each call
-after them in the same session; and their ratio from the smallest table to the largest. Each table has a process of its
-own, whose peak memory is shown.
+read the log (the files with the bounds of the key; for the first predicate on values, all statistics), and of each
+call after them in the same session; and their ratio from the smallest table to the largest. Each table has a process of
+its own, whose peak memory is shown.
 """
 
 from __future__ import annotations

@@ -101,6 +101,6 @@ def test_a_change_of_metadata_and_many_commits_begin_a_new_base(
     filled.run("ALTER TABLE {t} ADD COLUMN w INT")
     second = parts_of(log, log.latest())
     assert second.base is not first
-    monkeypatch.setattr(known_state, "_MOST_COMMITS", 1)
+    monkeypatch.setattr(known_state, "MOST_COMMITS", 1)
     filled.run(STEPS[1], STEPS[4])
     assert parts_of(log, log.latest()).base is not second.base

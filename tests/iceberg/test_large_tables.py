@@ -79,7 +79,7 @@ def test_what_is_kept_of_a_predicate_proves_as_much_as_a_scan(
             kept = adapter.deletes.covered(part, where)
             every = adapter.deletes.covered(adapter.snapshot(), where)
             with monkeypatch.context() as patch:
-                patch.setattr(planning, "_FEW", 0)
+                patch.setattr(planning, "FEW", 0)
                 other = filled.adapter()
                 scanned = other.snapshot(None, where)
                 assert contents(part) == contents(scanned), (step, where)
