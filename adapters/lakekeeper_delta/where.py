@@ -114,10 +114,7 @@ def _without_files(log: Log, state: State) -> DataFrame:
     """The same frame over no files: its plan has the filters with which Delta looks for files, and starts no job."""
     metadata, protocol = state.snapshot.metadata(), log.jvm.some(state.snapshot.protocol())
     empty = log.delta.DummySnapshot(log.log.logPath(), log.log, metadata, protocol)
-    index = log.singleton("files.TahoeLogFileIndex").apply(
-        log.jvm.session, log.log, log.log.dataPath(), empty, log.catalog_table, log.jvm.seq([]), True
-    )
-    frame: DataFrame = log.located(table_frame(log, state), index)
+    frame: DataFrame = log.located(table_frame(log, state), log.shim.index_of(log, empty))
     return frame
 
 

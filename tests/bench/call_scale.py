@@ -79,10 +79,9 @@ def delta(spark: Any, home: Path, files: int) -> str:
 def checksum(log: Path, version: int, files: int) -> None:
     """The checksum file of a version, which Delta's writers leave: without it, its next commit sums all files."""
     known = json.loads((log / f"{1:020d}.crc").read_text())
-    wanted = ("metadata", "protocol", "numMetadata", "numProtocol", "setTransactions", "domainMetadata")
-    kept = {name: known[name] for name in wanted if name in known}
+    kept = {name: value for name, value in known.items() if name not in ("txnId", "allFiles")}
     size = known["tableSizeBytes"] + (files - REAL) * SIZE
-    text = json.dumps({"tableSizeBytes": size, "numFiles": files, **kept})
+    text = json.dumps({**kept, "tableSizeBytes": size, "numFiles": files})
     (log / f"{version:020d}.crc").write_text(text)
 
 
