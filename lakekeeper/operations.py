@@ -75,7 +75,7 @@ def delete(
     runner, clock = SparkRunner(context.spark), context.clock
     return context.recorder.run(
         verb,
-        lambda seen: act(context.adapter, runner, predicate, resolved, observer=seen, clock=clock),
+        lambda seen: act(context.session, runner, predicate, resolved, observer=seen, clock=clock),
         observer,
     )
 

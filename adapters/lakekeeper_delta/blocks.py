@@ -26,7 +26,8 @@ from lakekeeper.core.model.run_folders import NO_KEY
 from lakekeeper.errors import Unsupported
 from lakekeeper.spark.jvm import try_cast
 from lakekeeper_delta.columns import Found, physical_name
-from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG, PLACE, SHORT_TEXT
+from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG, PLACE, SHORT_TEXT, delete_id
+from lakekeeper_delta.known_state import all_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
 from lakekeeper_delta.small_listing import listed
@@ -42,10 +43,8 @@ _MS = 999  # µs by which a timestamp may exceed its statistic
 _LMT = 59_000_000  # µs by which an offset truncated to whole minutes may be off
 
 
-def read_blocks(
-    log: Log, state: State, key: ClusterKey | None, found: Sequence[Found], keep: pa.Array | None
-) -> BlockSet:
-    """The live files of ``state`` as blocks; with ``keep``, only those whose path is in it.
+def read_blocks(log: Log, state: State, key: ClusterKey | None, found: Sequence[Found]) -> BlockSet:
+    """The live files of ``state`` as blocks.
 
     Reads no data file, except to count the rows of files whose AddFile lacks ``numRecords``. Raises Unsupported for a
     file with an absolute path.
@@ -55,14 +54,12 @@ def read_blocks(
     if table is None:
         table = listed_by_spark(log, state, found)
     _refuse_foreign(log, table)
-    if keep is not None:
-        table = table.filter(pc.is_in(table["path"], value_set=keep))
     return _made(log, state, key, found, table)
 
 
 def listed_by_spark(log: Log, state: State, found: Sequence[Found]) -> pa.Table:
     """The live files of ``state``, with their bounds, by a Spark job."""
-    return log.jvm.to_arrow(log.files(state).select(*_columns(state, found)))
+    return log.jvm.to_arrow(all_files(log, state).select(*_columns(state, found)))
 
 
 def added_blocks(
@@ -92,15 +89,6 @@ def _made(
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     columns["rows"] = _row_counts(log, state, columns)
     return make_blocks(_as_blocks(columns, found), key)
-
-
-def delete_id(descriptor: Column) -> Column:
-    """The unique id of a deletion vector descriptor, as Delta's own ``uniqueId`` spells it; ``""`` if null."""
-    from pyspark.sql import functions as F
-
-    kind, place, offset = (descriptor.getField(n) for n in ("storageType", "pathOrInlineDv", "offset"))
-    named = F.concat(kind, place, F.coalesce(F.concat(F.lit("@"), offset.cast("string")), F.lit("")))
-    return F.coalesce(named, F.lit(""))
 
 
 def _columns(state: State, found: Sequence[Found]) -> list[Column]:
@@ -134,7 +122,9 @@ def _same_for_all(_gateway: Any) -> tuple[Column, ...]:
         F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
         delete_id(dv).alias("delete_id"),
         *_level_and_key(tags),
-        F.col("path").rlike(_ABSOLUTE).alias("foreign"),
+        (
+            F.col("path").startswith("/") | (F.col("path").contains(":/") & F.col("path").rlike(_ABSOLUTE))
+        ).alias("foreign"),
         *_curve(tags.getItem(CURVE_TAG)),
     )
 
@@ -157,7 +147,8 @@ def _level_and_key(tags: Column) -> list[Column]:
 def _curve(tag: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
-    part = [F.coalesce(F.split_part(tag, F.lit(":"), F.lit(i)), F.lit("")) for i in (1, 2, 3)]
+    # A cast of text that is no number costs an exception, also where it returns NULL: most files have no tag.
+    part = [F.split_part(tag, F.lit(":"), F.lit(i)) for i in (1, 2, 3)]
     ends = [F.coalesce(try_cast(text, "bigint"), F.lit(UNKNOWN).cast("bigint")) for text in part[1:]]
     whole = (ends[0] >= 0) & (ends[1] >= ends[0])
     return [

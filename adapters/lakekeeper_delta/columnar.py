@@ -22,6 +22,7 @@ from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper_delta import rewrite
 from lakekeeper_delta.columns import physical_step
 from lakekeeper_delta.deletion_vectors import positions, vector_of
+from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.statistics import Indexed, stats_json
 
@@ -81,7 +82,7 @@ class DeltaColumnar:
         conf = _conf_of(log, state)
         columns = _columns(state)
         key, cut = _key(state, task, columns)
-        adds = log.jvm.items(log.inputs(state, task.id, task.inputs))
+        adds = log.jvm.items(inputs_of(log, state, task.id, task.inputs))
         found = dict(_input(log, conf.root, add) for add in adds)
         return FileMerge(
             inputs=tuple(found[path] for path in task.inputs),
@@ -105,7 +106,7 @@ class DeltaColumnar:
         """See ``spi.Columnar.adopt``."""
         log = self._log
         state = log.at(task.read_version, task.table_uuid)
-        inputs = log.jvm.items(log.inputs(state, task.id, task.inputs))
+        inputs = log.jvm.items(inputs_of(log, state, task.id, task.inputs))
         partition = json.loads(inputs[0].json())["add"].get("partitionValues") or {}
         folder, indexed = rewrite.folder_of(task, run_id), Indexed.of(log, state)
         outputs = tuple(

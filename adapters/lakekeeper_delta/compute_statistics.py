@@ -26,6 +26,7 @@ from lakekeeper_delta.columns import Found, indexed, physical_step
 from lakekeeper_delta.commit import attempt, commit_tags
 from lakekeeper_delta.file_marks import vector_id
 from lakekeeper_delta.json_commits import commits_between
+from lakekeeper_delta.known_state import add_files, all_files, live_add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
 from lakekeeper_delta.row_positions import file_and_position, spelled
@@ -83,7 +84,9 @@ class DeltaStatistics:
         lacks = stats.getField("numRecords").isNull()
         for path in wanted:
             lacks = lacks | leaf(stats.getField("nullCount"), path).isNull()
-        rows = self._log.jvm.to_arrow(self._log.files(state).where(lacks).select("path", "size")).to_pylist()
+        rows = self._log.jvm.to_arrow(
+            all_files(self._log, state).where(lacks).select("path", "size")
+        ).to_pylist()
         files = sorted((str(row["path"]), int(row["size"])) for row in rows)
         return _outdated(_Files(state, tuple(files)))
 
@@ -115,7 +118,7 @@ class DeltaStatistics:
 
     def _computed(self, state: State, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
         log = self._log
-        adds = {str(add.path()): add for add in log.add_files(state, paths)}
+        adds = {str(add.path()): add for add in add_files(log, state, paths)}
         whole = log.jvm.array_list([log.edited(add, deletionVector=None) for add in adds.values()])
         counted = self._by_file(state, log.scan(state, whole))
         names = spelled(log, paths)
@@ -175,7 +178,7 @@ class DeltaStatistics:
         """AddFiles of a version for the files that have the deletes which they had when they were read."""
         return [
             add
-            for add in self._log.live_add_files(now, stats)
+            for add in live_add_files(self._log, now, stats)
             if vector_id(json.loads(add.json())["add"].get("deletionVector")) == stats[str(add.path())][0]
         ]
 

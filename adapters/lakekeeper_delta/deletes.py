@@ -11,6 +11,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper_delta import deletion_writer, lost_rows, point_lookup, row_delete, row_id_watermark
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.rewrite import discard
 from lakekeeper_delta.row_positions import file_and_position, located
@@ -55,7 +56,7 @@ class DeltaRowDeletes:
         state = log.at(base, snapshot.table_uuid)
         row_delete.refuse_append_only(log, state)
         wanted = snapshot.blocks.path if paths is None else pa.array(sorted(paths), pa.string())
-        rows = log.scan(state, log.add_files(state, wanted.to_pylist()), numbered=True)
+        rows = log.scan(state, add_files(log, state, wanted.to_pylist()), numbered=True)
         places = rows.where(where).select(*file_and_position(log, rows))
         return located(log, places, wanted)
 

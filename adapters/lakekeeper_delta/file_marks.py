@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.run_folders import LEVEL_FOLDERS, RUN_FOLDER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 LEVEL_TAG = "lakekeeper.level"
 KEY_TAG = "lakekeeper.key"
@@ -16,8 +19,17 @@ SHORT_TEXT = 32  # Delta truncates text of more UTF-16 units than this; text of 
 
 
 def vector_id(vector: Mapping[str, Any] | None) -> str:
-    """The same text as :func:`lakekeeper_delta.blocks.delete_id`."""
+    """The same text as :func:`delete_id`."""
     if vector is None:
         return ""
     offset = vector.get("offset")
     return f"{vector['storageType']}{vector['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
+
+
+def delete_id(descriptor: Column) -> Column:
+    """The unique id of a deletion vector descriptor, as Delta's own ``uniqueId`` spells it; ``""`` if null."""
+    from pyspark.sql import functions as F
+
+    kind, place, offset = (descriptor.getField(n) for n in ("storageType", "pathOrInlineDv", "offset"))
+    named = F.concat(kind, place, F.coalesce(F.concat(F.lit("@"), offset.cast("string")), F.lit("")))
+    return F.coalesce(named, F.lit(""))

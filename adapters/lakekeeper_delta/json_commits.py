@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from lakekeeper.core.planning.rebase import Winner
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
-from lakekeeper_delta.blocks import delete_id
-from lakekeeper_delta.file_marks import vector_id
+from lakekeeper_delta.file_marks import delete_id, vector_id
 from lakekeeper_delta.native import Log, State
 
 if TYPE_CHECKING:
@@ -127,6 +126,18 @@ class Commits:
                 found[:0] = since.winners
         return tuple(found)
 
+    def statuses(self, log: Log, versions: range) -> list[Any]:
+        """The FileStatus of each commit. Raises NotFound if log cleanup has removed one."""
+        return [self._there(log, version) for version in versions]
+
+    def _there(self, log: Log, version: int) -> Any:
+        try:
+            return self._files.getFileStatus(self._place(version))
+        except Exception as error:
+            if any(name.endswith("FileNotFoundException") for name, _ in causes(error)):
+                raise _gap(log, version) from error
+            raise
+
     def _small(self, log: Log, version: int) -> Since | None:
         place = self._place(version)
         try:
@@ -176,6 +187,11 @@ def commits_of(log: Log) -> Commits:
 def commits_between(log: Log, after: int, upto: int) -> Since:
     """See :meth:`Commits.between`; an empty range reads nothing."""
     return commits_of(log).between(log, after, upto) if upto > after else Since()
+
+
+def commit_files(log: Log, versions: range) -> list[Any]:
+    """See :meth:`Commits.statuses`."""
+    return commits_of(log).statuses(log, versions)
 
 
 def parsed(version: int, text: str) -> Since:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper_delta.file_history import Journal
+from lakekeeper_delta.known_state import all_files
 from lakekeeper_delta.locations import Locator, encoded_id
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import small
@@ -24,7 +25,7 @@ _VECTORS = re.compile(r"deletion_vector_([0-9a-fA-F-]{36})\.bin")
 def alive(log: Log, state: State, journal: Journal, locations: Collection[str]) -> set[str]:
     """Those of ``locations`` that are live in the newest version: in ``state``, and not dropped by a later commit."""
     found: set[str] = set()
-    for row in matching(log.files(state), locations):
+    for row in matching(all_files(log, state), locations):
         vector = journal.locator.vector(row["deletionVector"])
         for location in journal.locator.readings(row["path"]):
             if (location, vector) not in journal.undone:

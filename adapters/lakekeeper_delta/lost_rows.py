@@ -19,6 +19,7 @@ from lakekeeper.spi import Lost, Traces
 from lakekeeper_delta.deletion_vectors import all_rows, vector_of, without
 from lakekeeper_delta.filesystem import in_parallel
 from lakekeeper_delta.json_commits import commits_between
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import as_struct, file_and_position, metadata
 
@@ -62,7 +63,7 @@ def _current(log: Log, written: Rewrite, changes: Changes) -> dict[str, Any]:
     current |= {path: log.action(line) for path, line in again.items()}
     unknown = [path for path in current if applied[path] != read[path] and path not in again]
     if unknown:
-        found = log.add_files(log.at(changes.version, task.table_uuid), unknown)
+        found = add_files(log, log.at(changes.version, task.table_uuid), unknown)
         current |= {str(add.path()): add for add in found}
     return current
 

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from lakekeeper.errors import AdapterError, NotFound, reason
+from lakekeeper.errors import NotFound, reason
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta.features import refusals
 from lakekeeper_delta.shims import shim_of
@@ -19,7 +19,6 @@ from lakekeeper_delta.shims import shim_of
 _DELTA = "org.apache.spark.sql.delta"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can take much memory
 _LOOKED_AT = 20  # commits searched for the protocol if Delta's error lacks it
-_KEPT_TASKS = 64  # tasks whose AddFiles are cached between read and write; evicted ones are queried again
 
 # Field metadata that determines how values are stored in files. Appends may change comments and identity marks.
 _LAYOUT_METADATA = (
@@ -115,7 +114,6 @@ class Log:
         self.single_driver = False  # set by the operator for the current run, see `log_stores`
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
-        self._inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
         self._folders: set[str] = set()
 
     def latest(self) -> State:
@@ -192,28 +190,6 @@ class Log:
         """A Scala object below the package ``org.apache.spark.sql.delta``."""
         return self.jvm.object(f"{_DELTA}.{name}")
 
-    def files(self, state: State) -> Any:
-        """All live AddFile actions as a PySpark DataFrame; statistics are JSON text."""
-        return self.jvm.dataframe(state.snapshot.allFiles().toDF())
-
-    def add_files(self, state: State, paths: Iterable[str]) -> Any:
-        """The AddFile objects of these paths, as a java.util.List, by one Spark job; AdapterError if one is missing."""
-        wanted = list(paths)
-        found = self.live_add_files(state, wanted)
-        if int(found.size()) != len(wanted):
-            missing = len(wanted) - int(found.size())
-            raise AdapterError(
-                f"{self.name}: {missing} of {len(wanted)} files are not in version {state.version}"
-            )
-        return found
-
-    def live_add_files(self, state: State, paths: Collection[str]) -> Any:
-        """Those of :meth:`add_files` that are in the version. PySpark's ``isin`` takes three calls for each path."""
-        from pyspark.sql import functions as F
-
-        path: Any = F.col("path")._jc
-        return state.snapshot.allFiles().where(path.isInCollection(self.jvm.text_list(paths))).collectAsList()
-
     def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
         """The live rows of AddFiles (a java.util.List) as a PySpark DataFrame, with the columns of ``state``.
 
@@ -230,22 +206,34 @@ class Log:
     def _strict(self, frame: Any) -> Any:
         """The scan as one that fails on a missing or damaged file, whatever the session is configured to do.
 
-        Rows of a silently skipped file would count as deleted, or become live again. The analyzer adds the padding of
-        CHAR columns above the relation, and adds it again here.
+        Rows of a silently skipped file would count as deleted, or become live again.
+        """
+        relation = frame.queryExecution().analyzed().collectLeaves().head().relation()
+        options = relation.options().updated("ignoreMissingFiles", "false")
+        return self._reading(frame, relation.location(), options.updated("ignoreCorruptFiles", "false"))
+
+    def located(self, frame: Any, location: Any) -> Any:
+        """A PySpark DataFrame like ``frame``, also a PySpark DataFrame, over the files of another index."""
+        relation = frame._jdf.queryExecution().analyzed().collectLeaves().head().relation()
+        return self.jvm.dataframe(self._reading(frame._jdf, location, relation.options()))
+
+    def _reading(self, frame: Any, location: Any, options: Any) -> Any:
+        """The scan of a frame with another index and other options.
+
+        The analyzer adds the padding of CHAR columns above the relation, and adds it again here.
         """
         plan = frame.queryExecution().analyzed().collectLeaves().head()
         relation = plan.relation()
-        options = relation.options().updated("ignoreMissingFiles", "false")
-        strict = relation.copy(
-            relation.location(),
+        made = relation.copy(
+            location,
             relation.partitionSchema(),
             relation.dataSchema(),
             relation.bucketSpec(),
             relation.fileFormat(),
-            options.updated("ignoreCorruptFiles", "false"),
+            options,
             relation.sparkSession(),
         )
-        return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, strict), frame.sparkSession())
+        return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, made), frame.sparkSession())
 
     def _with_vectors(self, state: State) -> Any:
         """A snapshot to read with: Delta numbers rows and applies vectors only if the protocol has the feature."""
@@ -264,19 +252,6 @@ class Log:
         with self.jvm.active():
             kept = self.singleton("RowTracking").preserveRowTrackingColumns(rows._jdf, state.snapshot)
         return self.jvm.dataframe(kept)
-
-    def inputs(self, state: State, task: str, paths: Iterable[str]) -> Any:
-        """The AddFile objects of a task, as a java.util.List; cached, since both read and write need them."""
-        with self._lock:
-            known = self._inputs.get((state.version, task))
-        if known is not None:
-            return known
-        found = self.add_files(state, paths)
-        with self._lock:
-            self._inputs[state.version, task] = found
-            while len(self._inputs) > _KEPT_TASKS:
-                self._inputs.popitem(last=False)
-        return found
 
     def table_object(self) -> Any:
         """A DeltaTableV2, which Delta's ALTER TABLE commands take."""

@@ -11,6 +11,7 @@ from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.file_ops import Links
 from lakekeeper_delta.file_recognition import Folders, recognised
 from lakekeeper_delta.filesystem import Disk, in_parallel
+from lakekeeper_delta.known_state import all_files
 from lakekeeper_delta.live_files import named_in
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.reading import History, read_history
@@ -59,7 +60,7 @@ def named(log: Log, disk: Disk, history: History, paths: Collection[str]) -> set
     found |= now.journal.met
     left = wanted.keys() - found
     if left:
-        found |= named_in(disk.locator, log.files(now.state), left)
+        found |= named_in(disk.locator, all_files(log, now.state), left)
         tombstones = log.jvm.dataframe(now.state.snapshot.tombstones().toDF())
         found |= named_in(disk.locator, tombstones, left)
     return {path for location, path in wanted.items() if location in found}

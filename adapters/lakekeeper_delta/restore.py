@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
@@ -21,6 +22,7 @@ from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.commit import attempt, commit_tags, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import described, discard, write_files
 from lakekeeper_delta.where import matching, table_frame
@@ -52,6 +54,7 @@ class DeltaRestores:
         log = self._log
         state = log.at(version - 1, log.latest().table_uuid)
         check(log.jvm, table_frame(log, state), where, steady=True)
+        blocks, paths = read_blocks(log, state, None, []), matching(log, state, where)
         return Snapshot(
             table=log.name,
             format="delta",
@@ -59,7 +62,7 @@ class DeltaRestores:
             table_uuid=state.table_uuid,
             schema_id=state.schema_id,
             key=None,
-            blocks=read_blocks(log, state, None, [], matching(log, state, where)),
+            blocks=blocks if paths is None else only_blocks(blocks, paths),
             complete=False,
             properties=state.properties,
         )
@@ -149,11 +152,11 @@ def _rows(
     """The rows, with the columns of ``now``; columns that the table did not have yet are NULL."""
     parts: list[DataFrame] = []
     if whole:
-        adds = {str(add.path()): add for add in log.add_files(was, sorted(whole))}
+        adds = {str(add.path()): add for add in add_files(log, was, sorted(whole))}
         parts.append(log.scan(now, log.jvm.array_list(adds.values()), numbered=True))
     some = [path for path, rows in hits.per_file.items() if rows] if hits else []
     if hits is not None and some:
-        adds = {str(add.path()): add for add in log.add_files(was, sorted(some))}
+        adds = {str(add.path()): add for add in add_files(log, was, sorted(some))}
         parts.append(rows_by_file(log, now, (hits.hits, "left_semi"), adds, row_ids=False))
     if not parts:
         return None

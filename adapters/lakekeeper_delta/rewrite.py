@@ -14,6 +14,7 @@ from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
+from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import metadata
 
@@ -69,14 +70,14 @@ def read(log: Log, task: MergeTask) -> DataFrame:
     The names of these columns are specific to the table, and they must be in the rows that are written.
     """
     state = log.at(task.read_version, task.table_uuid)
-    rows: DataFrame = log.with_row_ids(state, log.scan(state, log.inputs(state, task.id, task.inputs)))
+    rows: DataFrame = log.with_row_ids(state, log.scan(state, inputs_of(log, state, task.id, task.inputs)))
     return rows
 
 
 def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
     """Write files that no version references to the folder of a run. Raises what Spark raises."""
     state = log.at(task.read_version, task.table_uuid)
-    listed = log.inputs(state, task.id, task.inputs)
+    listed = inputs_of(log, state, task.id, task.inputs)
     inputs = log.jvm.items(listed)
     live = task.live_rows if task.live_rows is not None else _live_rows(inputs)
     if not live and _none_lives(log, state, inputs, listed):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.filesystem import in_parallel
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import file_and_position, spelled
 
@@ -33,7 +34,7 @@ def physical_rows(log: Log, state: State, paths: Sequence[str], masked: Sequence
 def _scanned(log: Log, state: State, paths: Sequence[str]) -> dict[str, int]:
     """File, as Spark spells it → rows."""
     try:
-        frame: DataFrame = log.scan(state, log.add_files(state, paths))
+        frame: DataFrame = log.scan(state, add_files(log, state, paths))
         file, _ = file_and_position(log, frame)
         return {str(row["file"]): int(row["count"]) for row in frame.groupBy(file).count().collect()}
     except AdapterError:

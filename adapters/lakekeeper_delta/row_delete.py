@@ -30,6 +30,7 @@ from lakekeeper_delta.deletion_writer import (
     write_copies,
     write_vectors,
 )
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
 from lakekeeper_delta.where import table_frame
@@ -120,7 +121,7 @@ def prepare(
     written: list[str] = []
     try:
         if hits is not None and wanted:
-            adds = {str(add.path()): add for add in log.add_files(state, sorted(wanted))}
+            adds = {str(add.path()): add for add in add_files(log, state, sorted(wanted))}
             counts = count_places(log, hits.hits, {path: physical[path] for path in wanted})
             touched = _Touched(log, state, run, hits.hits, adds, counts, physical)
             gone |= touched.by_vectors(written) if state.masks_rows else touched.by_copies(written)
@@ -164,7 +165,7 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
         gone, rows = _together(log, prepared)
         if not gone:
             return Commit(now.version, run_id, (), ())
-        adds = {str(add.path()): add for add in log.add_files(state, sorted(gone))}
+        adds = {str(add.path()): add for add in add_files(log, state, sorted(gone))}
         if _feeds(state, gone):
             run = run_folder(snapshot.table_uuid, run_id)
             whole = {path: one for path, one in gone.items() if one.copy is None}
@@ -225,7 +226,7 @@ def _with_feed(
     bare = [path for path, one in gone.items() if one.feed is None]
     if not bare:
         return dict(gone)
-    adds = {str(add.path()): add for add in log.add_files(state, sorted(bare))}
+    adds = {str(add.path()): add for add in add_files(log, state, sorted(bare))}
     rows = rows_by_file(log, state, None, adds, row_ids=False)
     made = write_files(log, state, rows.withColumn("_change_type", F.lit("delete")), run)
     written += [_path(action, "cdc") for action in made]

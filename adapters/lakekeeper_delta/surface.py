@@ -17,14 +17,16 @@ org.apache.spark.sql.delta.DeltaLog: update/3
 org.apache.spark.sql.delta.DeltaLog$: forTable/2 forTable/3 invalidateCache/2
 org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 domainMetadata/0 logSegment/0 metadata/0
 org.apache.spark.sql.delta.Snapshot: protocol/0 statsSchema/0 version/0
-org.apache.spark.sql.delta.Snapshot: statsCollector/0
+org.apache.spark.sql.delta.Snapshot: new/5 deltaLog/0 filesForScan/2 filterOnPartitions/2 path/0 statsCollector/0
+org.apache.spark.sql.delta.Snapshot: uncache/0
 org.apache.spark.sql.delta.DeltaConfig: fromMetaData/1
 org.apache.spark.sql.delta.DeltaConfigs$: ENABLE_EXPIRED_LOG_CLEANUP/0 LOG_RETENTION/0 TOMBSTONE_RETENTION/0
 org.apache.spark.sql.delta.DeltaConfigs$: getMilliSeconds/1
-org.apache.spark.sql.delta.LogSegment: checkpointProvider/0 deltas/0
+org.apache.spark.sql.delta.EmptyCheckpointProvider$: .MODULE$
+org.apache.spark.sql.delta.LogSegment: new/5 checkpointProvider/0 deltas/0
 org.apache.spark.sql.delta.LogSegment: lastCommitFileModificationTimestamp/0
 org.apache.spark.sql.delta.UninitializedCheckpointProvider: topLevelFiles/0
-org.apache.spark.sql.delta.VersionChecksum: tableSizeBytes/0
+org.apache.spark.sql.delta.VersionChecksum: new/15 tableSizeBytes/0
 org.apache.spark.sql.delta.DummySnapshot: new/4
 org.apache.spark.sql.delta.OptimisticTransaction: new/3 commit/3 registerSQLMetrics/2 trackFilesRead/1
 org.apache.spark.sql.delta.OptimisticTransaction: trackReadPredicates/3 writeFiles/4
@@ -59,7 +61,7 @@ org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArray: runOptimize/0 ser
 org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArrayFormat$: Portable/0
 org.apache.spark.sql.delta.implicits.package$: addFileEncoder/0
 org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo$: extractLogicalNames/1
-org.apache.spark.sql.delta.stats.DeltaScan: files/0
+org.apache.spark.sql.delta.stats.DeltaScan: allFilters/0 files/0
 org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex: preparedScan/0
 org.apache.spark.sql.delta.storage.LogStore$: apply/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore: pathWithFileSystem/1 read/2

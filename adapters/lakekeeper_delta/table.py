@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot, no_blocks
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask
@@ -106,9 +107,8 @@ class DeltaTable:
         """The newest version as blocks; see ``spi.Adapter.snapshot``."""
         state = self.refuse_unsupported()
         key, found, problem = self._key(state, columns)
-        keep = matching(self._log, state, where) if where else None
-        blocks = read_blocks(self._log, state, key, found, keep)
-        return Snapshot(
+        blocks = read_blocks(self._log, state, key, found)
+        whole = Snapshot(
             table=self.table,
             format="delta",
             version=state.version,
@@ -116,11 +116,18 @@ class DeltaTable:
             schema_id=state.schema_id,
             key=key,
             blocks=blocks,
-            complete=not where,
             properties=state.properties,
             commits_ms=commits_ms(self._log, state, blocks),
             key_problem=problem,
         )
+        return self.matching(whole, where) if where else whole
+
+    def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
+        """The blocks of ``snapshot`` that Delta's data skipping keeps for ``where``."""
+        version = -1 if snapshot.version is None else snapshot.version
+        paths = matching(self._log, self._log.at(version, snapshot.table_uuid), where)
+        blocks = snapshot.blocks if paths is None else only_blocks(snapshot.blocks, paths)
+        return replace(snapshot, blocks=blocks, complete=False)
 
     def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
         """``snapshot`` with the files of the commits since; every change of a Delta table is a commit.

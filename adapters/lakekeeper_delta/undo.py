@@ -28,6 +28,7 @@ from lakekeeper.spi import Commit, Reversal, Undone
 from lakekeeper_delta.commit import attempt, commit_tags, operation_of, register_metrics
 from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.json_commits import Since, commits_between
+from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 
 _CHUNK = 64  # commits that are searched at a time
@@ -83,8 +84,8 @@ class DeltaUndos:
         log = self._log
         back = log.jvm.array_list([])
         for version, paths in walk.by_version():
-            back.addAll(log.add_files(log.at(version, now.table_uuid), paths))
-        gone = log.add_files(now, sorted(walk.made)) if walk.made else log.jvm.array_list([])
+            back.addAll(add_files(log, log.at(version, now.table_uuid), paths))
+        gone = add_files(log, now, sorted(walk.made)) if walk.made else log.jvm.array_list([])
         restored = [json.loads(add.json())["add"] for add in back]
         removed = [json.loads(add.json())["add"] for add in gone]
         locator = Disk(log).locator

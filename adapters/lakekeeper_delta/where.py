@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,24 +10,34 @@ import pyarrow as pa
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spark.predicates import referenced, unmatched
+from lakekeeper_delta.known_state import Parts, parts_of
 from lakekeeper_delta.native import Log, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_NOTHING = pa.array([], pa.string())
 _PREPARED = "PreparedDeltaFileIndex"
 # Types whose statistics are exact: no truncated text, no rounded time, no NaN.
 _EXACT = ('"byte"', '"short"', '"integer"', '"long"', '"date"', '"decimal(')
 
 
+_KEPT = 4  # results of predicates for each version
+
+
 def matching(log: Log, state: State, where: str) -> pa.Array | None:
     """Paths of all files of ``state`` that may contain a row for which ``where`` is true; None for all.
 
-    Raises OptionError for text that does not parse or that names an unknown column.
+    Of a large log, files that came after its base are chosen by their partition alone. Raises OptionError for text that
+    does not parse or that names an unknown column.
     """
     try:
-        filtered = table_frame(log, state).where(where)
-        return _planned(log, filtered._jdf.queryExecution().optimizedPlan())
+        parts = parts_of(log, state)
+        if not parts.kept:
+            scan = _planned(log, table_frame(log, state).where(where))
+            return None if scan is None else _paths(log, scan.files()) if scan else _NOTHING
+        scan = _planned(log, _without_files(log, state).where(where))
+        return None if scan is None else _passing(log, parts, where, scan)
     except Exception as error:
         chain = causes(error)
         text = (chain[0][1] if chain else str(error)).strip().splitlines()
@@ -41,7 +51,8 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
 
     Uses partition values, and statistics only where they are exact.
     """
-    frame = table_frame(log, state)
+    parts = parts_of(log, state)
+    frame = _without_files(log, state) if parts.kept else table_frame(log, state)
     partition = {name.lower() for name in state.partition_columns}
     try:
         columns = referenced(log.jvm, frame, where)
@@ -49,10 +60,43 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
             name.lower() not in partition and not kind.startswith(_EXACT) for name, kind in columns.items()
         ):
             return frozenset()
-        others = _planned(log, unmatched(log.jvm, frame, where)._jdf.queryExecution().optimizedPlan())
+        others = _planned(log, unmatched(log.jvm, frame, where))
     except ValueError:  # Spark plans more than a filter for the predicate
         return frozenset()
-    return frozenset() if others is None else frozenset(paths) - set(others.to_pylist())
+    if others is None:
+        return frozenset()
+    if not parts.kept:
+        return frozenset(paths) - set(_paths(log, others.files()).to_pylist() if others else ())
+    some = _planned(log, frame.where(where))
+    if some is None:
+        return frozenset()
+    # Where no row may match, none has to be looked for that does not: only the former files are searched.
+    candidates = _passing(log, parts, where, some)
+    left = _selected(log, parts, [some, others]) if some and others else _NOTHING
+    return frozenset(paths) & set(candidates.to_pylist()) - set(left.to_pylist())
+
+
+def _passing(log: Log, parts: Parts, where: str, scan: Any) -> pa.Array:
+    """The files that a predicate may match, found once for a version."""
+    if where not in parts.found:
+        parts.found[where] = _selected(log, parts, [scan]) if scan else _NOTHING
+        while len(parts.found) > _KEPT:
+            parts.found.popitem(last=False)
+    return parts.found[where]
+
+
+def _selected(log: Log, parts: Parts, scans: Sequence[Any]) -> pa.Array:
+    """The files that pass the filters of all scans; those of the tail by their partition."""
+
+    def together(name: str) -> Any:
+        sets = [getattr(scan, name)().toSeq() for scan in scans]
+        return log.jvm.seq([each for found in sets for each in log.jvm.python_list(found)])
+
+    paths = _paths(log, parts.base.filesForScan(together("allFilters"), False).files())
+    if parts.tail is None:
+        return paths
+    late = parts.tail.filterOnPartitions(together("partitionFilters"), False)._1()
+    return pa.concat_arrays([parts.untouched(paths), _paths(log, late)])
 
 
 def table_frame(log: Log, state: State) -> DataFrame:
@@ -66,17 +110,27 @@ def table_frame(log: Log, state: State) -> DataFrame:
     return frame
 
 
-def _planned(log: Log, plan: Any) -> pa.Array | None:
-    """The files that the optimized plan reads. A plan without a relation proves that nothing matches."""
-    leaves = log.jvm.python_list(plan.collectLeaves())
-    for leaf in leaves:
+def _without_files(log: Log, state: State) -> DataFrame:
+    """The same frame over no files: its plan has the filters with which Delta looks for files, and starts no job."""
+    metadata, protocol = state.snapshot.metadata(), log.jvm.some(state.snapshot.protocol())
+    empty = log.delta.DummySnapshot(log.log.logPath(), log.log, metadata, protocol)
+    frame: DataFrame = log.located(table_frame(log, state), log.shim.index_of(log, empty))
+    return frame
+
+
+def _planned(log: Log, frame: DataFrame) -> Any:
+    """The DeltaScan in the optimized plan of a frame; False where the plan reads no table: nothing matches.
+
+    None where data skipping is turned off in this session.
+    """
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    for leaf in log.jvm.python_list(plan.collectLeaves()):
         if not str(leaf.getClass().getSimpleName()).startswith("LogicalRelation"):
             continue
         index = leaf.relation().location()
-        if str(index.getClass().getSimpleName()) != _PREPARED:
-            return None  # data skipping is turned off in this session
-        return _paths(log, index.preparedScan().files())
-    return pa.array([], pa.string())
+        prepared = str(index.getClass().getSimpleName()) == _PREPARED
+        return index.preparedScan() if prepared else None
+    return False
 
 
 def _paths(log: Log, files: Any) -> pa.Array:

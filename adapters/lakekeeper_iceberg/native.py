@@ -164,6 +164,41 @@ class Iceberg(BulkJvm):
         finally:
             planned.close()
 
+    def few(self, scan: Any, most: int) -> Any:
+        """Like :meth:`index`; None if a scan plans more than ``most`` files."""
+        planned = scan.planFiles()
+        try:
+            found = self.collect.Maps.uniqueIndex(
+                self.collect.Iterables.limit(planned, most + 1), self._location_of_task()
+            )
+        finally:
+            planned.close()
+        return found if int(found.size()) <= most else None
+
+    def that_may_match(self, tasks: Any, table: Any, condition: Any) -> list[str]:
+        """The locations of those scan tasks whose files may hold a match, as planning decides it; for one spec.
+
+        The files must have their column statistics.
+        """
+        expressions, spec = _ICEBERG + "expressions.", table.spec()
+        projected = self.static(expressions + "Projections", "inclusive")(spec).project(condition)
+        made = self.view.org.apache.iceberg.expressions
+        by_partition = made.Evaluator(spec.partitionType(), projected)
+        by_metrics = made.InclusiveMetricsEvaluator(table.schema(), condition)
+        of, content = self.handles, _ICEBERG + "ContentFile"
+        partition = of.method(content, "partition", _ICEBERG + "StructLike")
+        evaluate = of.method(expressions + "Evaluator", "eval", "boolean", _ICEBERG + "StructLike")
+        metrics = of.method(expressions + "InclusiveMetricsEvaluator", "eval", "boolean", content)
+        file = of.method(_ICEBERG + "ContentScanTask", "file", content)
+        found = tasks
+        for test in (
+            of.invoke.filterReturnValue(partition, evaluate.bindTo(by_partition)),
+            metrics.bindTo(by_metrics),
+        ):
+            keep = of.proxy(GUAVA + "base.Predicate", of.invoke.filterReturnValue(file, test))
+            found = self.collect.Iterables.filter(found, keep)
+        return self.texts(self.collect.Iterables.transform(found, self._location_of_task()))
+
     def chosen(self, scan: Any, locations: Iterable[str]) -> Any:
         """Like :meth:`index`, but for these locations only, so that memory does not grow with the table."""
         wanted = self.view.java.util.HashSet(self.array_list(locations))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -18,6 +20,8 @@ from lakekeeper_iceberg.native import Iceberg
 _KEPT_TASKS = 50_000
 _TASK_BYTES = 2048
 _SNAPSHOTS = 2
+FEW = 10_000  # scan tasks that are kept by themselves
+_PREDICATES = 4
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _NOT_PROVEN = re.compile('"(float|double|struct)"')
 NO_FORM = (ValueError, Py4JJavaError, PySparkException)
@@ -32,35 +36,92 @@ def kept_tasks(heap_bytes: int) -> int:
 class Planner:
     """Scan tasks by snapshot and location. Caches the tasks of two snapshots in the JVM, until it needs the memory.
 
-    A replay alternates between the snapshot that was read and the newest one. A service keeps a planner for each table.
+    Of a table with too many files for that, the tasks that were requested are kept: a merge requests those of its
+    inputs three times. A replay alternates between the snapshot that was read and the newest one. A service keeps a
+    planner for each table.
     """
 
     def __init__(self, jvm: Iceberg) -> None:
         self._jvm = jvm
         self._lock = threading.Lock()
         self._kept: dict[int, Any] = {}
+        self._asked: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._matched: OrderedDict[tuple[int, str], Any] = OrderedDict()
 
     def tasks(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
         """FileScanTasks, with the deletes that apply at ``version``, in the order of ``locations``.
 
         Raises LookupError for a file that is not live there, and Java exceptions (snapshot expired).
         """
-        index = self._tasks_of(table, version, locations)
-        found = [index.get(location) for location in locations]
-        missing = [location for location, task in zip(locations, found, strict=True) if task is None]
+        with self._lock:
+            known = dict(self._asked.get(version, {}))
+        wanted = [location for location in locations if location not in known]
+        if wanted:
+            index, whole = self._tasks_of(table, version, wanted)
+            found = {at: task for at in wanted if (task := index.get(at)) is not None}
+            known |= found
+            if not whole:
+                self._keep(version, found)
+        missing = [location for location in locations if location not in known]
         if missing:
             raise LookupError(f"{len(missing)} files are not live in snapshot {version}, e.g. {missing[0]}")
-        return found
+        return [known[location] for location in locations]
+
+    def described(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
+        """As :meth:`tasks`, for their files and deletes alone: a reader of them may leave out rows."""
+        if table.snapshot(version).summary().get("total-delete-files") == "0":
+            with self._lock:
+                matched = [few for (at, _), few in self._matched.items() if at == version]
+            for few in matched:  # a predicate may leave out deletes, but there is no delete
+                found = [few.get(location) for location in locations]
+                if None not in found:
+                    return found
+        return self.tasks(table, version, locations)
+
+    def matching(self, table: Any, version: int, where: str) -> pa.Array | None:
+        """Locations of the live files that may hold a match; None if the predicate cannot prune files.
+
+        ``where`` is Spark SQL over the columns of ``table``, which is fixed at ``version``.
+        """
+        try:
+            scan = table.newScan().filter(expression(self._jvm, table.schema(), where))
+            few = self._jvm.few(scan.includeColumnStats(), FEW)
+        except NO_FORM:  # then all files are kept
+            return None
+        if few is None:
+            return pa.array(self._jvm.paths(scan), pa.string())
+        with self._lock:
+            self._matched[version, where] = few
+            while len(self._matched) > _PREDICATES:
+                self._matched.popitem(last=False)
+        return pa.array(self._jvm.texts(few.keySet()), pa.string())
+
+    def matched(self, version: int, where: str) -> Any:
+        """The tasks that :meth:`matching` found, as a Java map, with residuals; None if it found many, or is forgotten.
+
+        They may lack deletes that cannot apply to a match.
+        """
+        with self._lock:
+            return self._matched.get((version, where))
+
+    def _keep(self, version: int, found: dict[str, Any]) -> None:
+        with self._lock:
+            kept = self._asked.setdefault(version, {})
+            kept |= found
+            self._asked.move_to_end(version)
+            while len(self._asked) > _SNAPSHOTS or sum(map(len, self._asked.values())) > FEW:
+                self._asked.popitem(last=False)
 
     @cached_property
     def _most_kept(self) -> int:
         return kept_tasks(int(self._jvm.view.java.lang.Runtime.getRuntime().maxMemory()))
 
-    def _tasks_of(self, table: Any, version: int, locations: Sequence[str]) -> Any:
+    def _tasks_of(self, table: Any, version: int, locations: Sequence[str]) -> tuple[Any, bool]:
+        """A Java map with the tasks of these locations at least, and whether it is of the whole table."""
         scan = table.newScan().useSnapshot(version).ignoreResiduals()
         count = table.snapshot(version).summary().get("total-data-files")
         if count is None or int(count) > self._most_kept:
-            return self._jvm.chosen(scan, locations)
+            return self._jvm.chosen(scan, locations), False
         with self._lock:
             kept = self._kept.pop(version, None)
             index = kept.get() if kept is not None else None
@@ -70,19 +131,7 @@ class Planner:
                 while len(self._kept) >= _SNAPSHOTS:
                     del self._kept[next(iter(self._kept))]  # the least recently used one
             self._kept[version] = kept
-            return index
-
-
-def files_that_may_match(jvm: Iceberg, table: Any, where: str) -> frozenset[str] | None:
-    """Locations of the live files that may hold a match; None if the predicate cannot prune files.
-
-    ``where`` is Spark SQL over the columns of ``table``.
-    """
-    try:
-        scan = table.newScan().filter(expression(jvm, table.schema(), where)).ignoreResiduals()
-        return frozenset(jvm.paths(scan))
-    except NO_FORM:  # then all files are kept
-        return None
+            return index, True
 
 
 def scan_that_may_match(jvm: Iceberg, table: Any, where: str) -> Any:
@@ -93,8 +142,12 @@ def scan_that_may_match(jvm: Iceberg, table: Any, where: str) -> Any:
         return table.newScan()
 
 
-def files_that_all_match(jvm: Iceberg, table: Any, where: str, locations: Collection[str]) -> frozenset[str]:
+def files_that_all_match(
+    jvm: Iceberg, table: Any, where: str, locations: Collection[str], matched: Any = None
+) -> frozenset[str]:
     """The files in which every row matches: a scan for rows that do not match prunes them.
+
+    ``matched`` are tasks of the files that may hold a match, by location: then only these are looked at.
 
     Bounds leave out NaN, which is above every number, and the NULL counts of struct fields do not cover the struct, so
     no file is returned for predicates on such columns.
@@ -104,6 +157,9 @@ def files_that_all_match(jvm: Iceberg, table: Any, where: str, locations: Collec
         if any(_NOT_PROVEN.search(kind) for kind in referenced(jvm, columns, where).values()):
             return frozenset()
         others = expression(jvm, table.schema(), where, others=True)
+        if matched is not None and int(table.specs().size()) == 1:
+            candidates = frozenset(locations) & set(jvm.texts(matched.keySet()))
+            return candidates - set(jvm.that_may_match(matched.values(), table, others))
         found = jvm.chosen(table.newScan().filter(others).ignoreResiduals(), locations)
     except NO_FORM:
         return frozenset()

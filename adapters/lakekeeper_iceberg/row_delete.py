@@ -97,7 +97,7 @@ class Preparation:
         leaving = set(whole) | {path for path in places if rows[path] == live[path]}
         paths = sorted(rows)
         version = -1 if self.snapshot.version is None else self.snapshot.version
-        tasks = dict(zip(paths, self.planner.tasks(self.table, version, paths), strict=True))
+        tasks = dict(zip(paths, self.planner.described(self.table, version, paths), strict=True))
         gone = {
             path: _Gone(
                 tasks[path].file(), replaced=tuple(self._alone(self.jvm.items(tasks[path].deletes())))

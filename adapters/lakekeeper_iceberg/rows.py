@@ -62,10 +62,11 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         if not wanted or snapshot.version is None:
             return frozenset()
-        return files_that_all_match(self.jvm, self._at(snapshot), where, wanted)
+        few = self.planner.matched(snapshot.version, where)
+        return files_that_all_match(self.jvm, self.table_at(snapshot), where, wanted, few)
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
-        scans = Scans(self.jvm, self._at(snapshot), self.name)
+        scans = Scans(self.jvm, self.table_at(snapshot), self.name)
         try:
             found = self._find(scans, snapshot, where, paths)
         except BaseException:
@@ -85,14 +86,16 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         tasks: list[Any] = []
         if wanted and snapshot.version is not None:
-            index = self.jvm.chosen(scan_that_may_match(self.jvm, scans.table, where), wanted)
+            index = self.planner.matched(snapshot.version, where)
+            if index is None:
+                index = self.jvm.chosen(scan_that_may_match(self.jvm, scans.table, where), wanted)
             tasks = [task for path in wanted if (task := index.get(path)) is not None]
         return scans.of(tasks).rows.where(where).selectExpr("_file AS file", "_pos AS position")
 
     def prepare(
         self, hits: Held[DataFrame] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
     ) -> Prepared:
-        table = self._at(snapshot)
+        table = self.table_at(snapshot)
         run = run_folder(snapshot.table_uuid, run_id)
         return Preparation(self.jvm, self.name, table, self.planner, snapshot, run).prepare(hits, whole)
 
@@ -105,7 +108,7 @@ class IcebergRows:
         seen = self.winners(snapshot)
         if seen.obstacle:
             raise Conflict(f"{self.name}: {seen.obstacle}", _winner(seen))
-        table, searched = self._at(snapshot), snapshot.version
+        table, searched = self.table_at(snapshot), snapshot.version
         change = row_delete.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
         with self.lock(snapshot.table_uuid):
             try:
@@ -127,7 +130,7 @@ class IcebergRows:
             attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
             return delete_files.tidy(self.jvm, self.table(), self.name, run_id, attempts)
 
-    def _at(self, snapshot: Snapshot) -> Any:
+    def table_at(self, snapshot: Snapshot) -> Any:
         """The table at a snapshot, with the schema of that read. Raises NotFound if the snapshot has expired."""
         schema = int(snapshot.schema_id.partition("/")[0])
         try:

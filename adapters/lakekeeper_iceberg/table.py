@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakekeeper.core.config.options import CONF_PREFIX, Options
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks, no_blocks
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.model.keys import ClusterKey
@@ -50,7 +50,7 @@ from lakekeeper_iceberg.file_changes import exchange_of
 from lakekeeper_iceberg.filesystem import scheme_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
-from lakekeeper_iceberg.planning import Planner, files_that_may_match
+from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.producer import swap
 from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.restore import IcebergRestores
@@ -252,12 +252,18 @@ class IcebergTable:
         """The Snapshot of a pinned table; its blocks are the live data files."""
         look, properties, problem = self._look(pinned, columns)
         blocks, kept = self._blocks(look)
-        if where is not None and pinned.currentSnapshot() is not None:
-            chosen = files_that_may_match(self._jvm, pinned, where)
-            if chosen is not None:
-                blocks = blocks.take(np.array([path in chosen for path in blocks.path.to_pylist()], np.bool_))
-        snapshot = self._made(look, properties, problem, blocks, None if where else kept)
-        return snapshot if where is None else replace(snapshot, complete=False)
+        snapshot = self._made(look, properties, problem, blocks, kept)
+        return snapshot if where is None else self._part(snapshot, pinned, where)
+
+    def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
+        return self._part(snapshot, self._rows.table_at(snapshot), where)
+
+    def _part(self, snapshot: Snapshot, pinned: Any, where: str) -> Snapshot:
+        """The blocks of a snapshot that Iceberg's own planning keeps for a predicate; ``pinned`` is fixed at it."""
+        version = snapshot.version
+        paths = None if version is None else self._planner.matching(pinned, version, where)
+        blocks = snapshot.blocks if paths is None else only_blocks(snapshot.blocks, paths)
+        return replace(snapshot, blocks=blocks, complete=False)
 
     def _look(self, pinned: Any, columns: Sequence[str] | None) -> tuple[Look, Mapping[str, str], str]:
         """How the blocks of a pinned table are made, its properties, and why its own key is unusable."""

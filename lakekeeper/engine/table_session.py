@@ -7,7 +7,7 @@
 
 Each call asks the log whether the snapshot is still the newest, so that no call works on an older one than it would
 have read itself; only within :meth:`TableSession.one_look` it is read once. Commits are checked against the log in any
-case.
+case. A predicate selects from that snapshot: the log is not read again for it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 
 _KEYS = 2  # the table's own key, and that of a call or of a conf
 
 
 class TableSession:
-    """The snapshots of one table, by key columns, for one thread. Snapshots of a part of the table are not kept."""
+    """The snapshots of one table, by key columns, for one thread. What a predicate selects of them is not kept."""
 
     def __init__(self, adapter: Adapter[Any]) -> None:
         self.adapter = adapter
@@ -52,9 +53,9 @@ class TableSession:
     def snapshot(self, columns: Sequence[str] | None = None, where: str | None = None) -> Snapshot:
         """As :meth:`lakekeeper.spi.Adapter.snapshot`."""
         if where is not None:
-            return self.adapter.snapshot(columns, where)
+            return self.adapter.matching(self.snapshot(columns), where)
         named = None if columns is None else tuple(columns)
-        kept = self._kept.pop(named, None)
+        kept = self._kept.get(named)
         if kept is not None and self._look is not None and named in self._look.seen:
             newest: Snapshot | None = kept
         else:
@@ -62,11 +63,23 @@ class TableSession:
         if newest is None:
             newest = self.adapter.snapshot(columns, where)
         self._kept[named] = newest
+        self._kept.move_to_end(named)
         if self._look is not None:
             self._look.seen.add(named)
         while len(self._kept) > _KEYS:
             self._kept.popitem(last=False)
         return newest
+
+    def files(self, where: str) -> Snapshot:
+        """The files that may hold a match, for a call that needs no key: under whatever key a snapshot is kept."""
+        columns = next(reversed(self._kept), None)
+        try:
+            return self.snapshot(columns, where)
+        except OptionError:  # a column of the kept key may be gone
+            if columns is None:
+                raise
+            self._kept.pop(columns, None)
+            return self.snapshot(None, where)
 
     @property
     def nbytes(self) -> int:

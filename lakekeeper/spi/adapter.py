@@ -142,6 +142,13 @@ class Adapter(Protocol[Rows]):
         """
         ...
 
+    def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
+        """The blocks of a complete ``snapshot`` that may hold a match: those that ``snapshot(columns, where)`` showed.
+
+        Raises OptionError for a predicate that names an unknown column, NotFound if the version can no longer be read.
+        """
+        ...
+
     def version(self) -> Snapshot:
         """The newest version without key and blocks: lists no data file, reads no statistics, starts no job.
 

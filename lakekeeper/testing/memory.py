@@ -156,6 +156,14 @@ class MemoryAdapter:
         blocks = changed_blocks(snapshot.blocks, touched, self.blocks(fresh_entries, snapshot.key))
         return replace(snapshot, version=now.number, blocks=blocks, commits_ms=self._commits_ms())
 
+    def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
+        """The files of the snapshot's version that may hold a match."""
+        then = self.store.version(-1 if snapshot.version is None else snapshot.version)
+        columns = [column.name for column in snapshot.key.columns] if snapshot.key else None
+        found = set(self.seen(then, columns, where).blocks.path.to_pylist())
+        chosen = np.array([path in found for path in snapshot.blocks.path.to_pylist()], np.bool_)
+        return replace(snapshot, blocks=snapshot.blocks.take(chosen), complete=False)
+
     def blocks(self, entries: Sequence[Entry], key: ClusterKey | None) -> BlockSet:
         """Live files; rows are counted where the log records no number of them."""
         rows = physical_rows(self.store, [entry.file for entry in entries])

@@ -176,6 +176,7 @@ class SnapshotContract(Selected):
             ("k is null", {(None, None)}),
         ):
             chosen = adapter.snapshot(["k"], where)
+            assert contents(adapter.matching(adapter.snapshot(["k"]), where)) == contents(chosen)
             kept = {(whole[b.path].lo[0], whole[b.path].hi[0]) for b in chosen.blocks}
             assert kept >= wanted, where
             assert not chosen.complete
@@ -185,6 +186,16 @@ class SnapshotContract(Selected):
         table = harness.create(KV, [keys(0, 5), keys(10, 19), keys(20, 29)])
         chosen = table.adapter().snapshot(["k"], "k >= 10 and k <= 15").blocks
         assert [(b.lo, b.hi) for b in chosen] == [((10,), (19,))]
+
+    def test_a_snapshot_is_narrowed_as_it_was_when_it_was_read(self, harness: Harness) -> None:
+        table = harness.create(KV, [keys(0, 5), keys(10, 19)])
+        adapter = table.adapter()
+        before = adapter.snapshot(["k"])
+        table.append(keys(12))
+        table.delete("k = 10")
+        part = adapter.matching(before, "k >= 10")
+        assert [(b.lo, b.hi, b.deleted_rows) for b in part.blocks] == [((10,), (19,), 0)]
+        assert (part.version, part.complete) == (before.version, False)
 
     def test_an_unknown_column_names_the_nearest(self, harness: Harness) -> None:
         adapter = harness.create({"user_id": "int", "v": "string"}, []).adapter()

@@ -117,8 +117,11 @@ def garbage(
     rows = [{"path": path, "deletionVector": None, **_descriptor(vector)} for path, vector in live]
     stays = Reason.of(Code.NAMED_BY_CALLER)
     kept = Kept(dict.fromkeys(range(oldest, newest + 1), stays), tuple(range(oldest)), (), 0, cutoff)
-    anything: Any = SimpleNamespace(locator=LOCATOR, files=lambda _state: None)
-    with patch.object(live_files, "matching", lambda _frame, _locations: rows):
+    anything: Any = SimpleNamespace(locator=LOCATOR)
+    with (
+        patch.object(live_files, "all_files", lambda _log, _state: None),
+        patch.object(live_files, "matching", lambda _frame, _locations: rows),
+    ):
         return find_garbage(anything, anything, History(journal, anything), kept, hints, backlog)
 
 

@@ -22,6 +22,7 @@ from lakekeeper.errors import LakekeeperError
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import TableName
 from lakekeeper_delta import FORMAT
+from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.rewrite import Written
 from lakekeeper_delta.row_positions import below, spelled
 from lakekeeper_delta.table import DeltaTable
@@ -95,7 +96,7 @@ class ByText(DeltaTable):
         if task.live_rows:
             return super().write(rows, task, run_id)
         state = self._log.at(task.read_version, task.table_uuid)
-        inputs = self._log.inputs(state, task.id, task.inputs)
+        inputs = inputs_of(self._log, state, task.id, task.inputs)
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
 
 

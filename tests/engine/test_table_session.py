@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import pytest
+
+from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.planning import plan_for
 from lakekeeper.engine.table_session import TableSession
+from lakekeeper.engine.trash.drop_partition import drop_rows
 from lakekeeper.testing.contents import contents
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -90,6 +96,46 @@ def test_a_part_of_the_table_is_never_cached() -> None:
     session = TableSession(scene.adapter)
     assert not session.snapshot(["k"], "k = 1").complete
     assert session.snapshot(["k"]).complete
+
+
+def test_calls_on_a_part_of_the_table_read_the_log_once() -> None:
+    """Loss: a delete of one key, and a merge of one range, listed every file of the table once or twice."""
+    scene = overlapping()
+    session = TableSession(scene.adapter)
+    request = replace(scene.request("full"), where="k < 30")
+    assert maintain(session, scene.runner, request, clock=scene.clock).changed
+    for where in ("k = 7", "k = 8"):
+        report = delete_rows(session, scene.runner, where, resolve(), clock=scene.clock)
+        assert report.deleted_rows_count == 1
+    drop_rows(session, scene.runner, "k > 50", resolve(), clock=scene.clock)
+    assert scene.table.touched.snapshots == 1
+    for where in ("k = 9", "k > 40", "k = 7"):
+        assert contents(session.files(where)) == contents(scene.adapter.snapshot(where=where))
+
+
+def test_a_delete_does_not_need_the_key_of_the_snapshot_that_is_kept() -> None:
+    scene = overlapping()
+    session = TableSession(scene.adapter)
+    session.snapshot(["v", "k"])
+    scene.table.drop_column("v")
+    report = delete_rows(session, scene.runner, "k = 7", resolve(), clock=scene.clock)
+    assert report.deleted_rows_count == 1
+
+
+def test_a_look_that_fails_does_not_cost_the_snapshot_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object) -> None:
+        raise OSError("throttled")
+
+    scene = overlapping(2)
+    session = TableSession(scene.adapter)
+    session.snapshot()
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryAdapter, "refresh", unreachable)
+        for _ in range(2):
+            with pytest.raises(OSError):
+                session.snapshot()
+    session.snapshot()
+    assert scene.table.touched.snapshots == 1
 
 
 def test_the_cache_is_bounded_and_can_be_cleared() -> None:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 from unittest.mock import patch
 
@@ -257,6 +257,10 @@ class Scripted:
     def refresh(self, *_: object) -> Snapshot | None:
         """A program reads the whole table each time: the read is then one step that others can precede."""
         return None
+
+    def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
+        """All blocks: any of them may hold a match, as far as this adapter can tell."""
+        return replace(snapshot, complete=False)
 
     def version(self) -> Snapshot:
         return self.ask("snapshot", None, "false")

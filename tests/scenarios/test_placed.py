@@ -131,6 +131,9 @@ class Fixed:
     def snapshot(self, columns: object, where: object) -> Snapshot:
         return self.snapshots
 
+    def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
+        return snapshot
+
 
 def adapter_of(blocks: BlockSet, key: ClusterKey, kept: Boundaries | None = None) -> Adapter[Any]:
     notes = {note_name(kept.key_id, 0): kept.to_json()} if kept is not None else {}

@@ -22,6 +22,7 @@ org.apache.spark.sql.delta.DeltaOperations$Write: new/4
 org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: pathOrInlineDv/0
 org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
 org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
+org.apache.spark.sql.delta.files.TahoeLogFileIndex$: apply/6
 org.apache.spark.sql.delta.util.Codec$Base85Codec$: decodeUUID/1
 """
 
@@ -31,6 +32,10 @@ org.apache.spark.sql.delta.util.Codec$Base85Codec$: decodeUUID/1
     def table_object(self, log: Log) -> Any:
         kind, none = log.singleton("catalog.DeltaTableV2"), log.jvm.none()
         return kind.apply(log.jvm.session, log.log.dataPath(), log.catalog_table, none, none, log.jvm.map({}))
+
+    def index_of(self, log: Log, snapshot: Any) -> Any:
+        made, nothing = log.singleton("files.TahoeLogFileIndex"), log.jvm.seq([])
+        return made.apply(log.jvm.session, log.log, log.log.dataPath(), snapshot, nothing, True)
 
     def prefix_and_id(self, log: Log, vector: Any) -> tuple[str, Any]:
         text = str(vector.pathOrInlineDv())

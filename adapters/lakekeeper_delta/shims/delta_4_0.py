@@ -21,6 +21,7 @@ org.apache.spark.sql.delta.DeltaOperations$Write: new/4
 org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: getRandomPrefixAndUuid/0
 org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
 org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
+org.apache.spark.sql.delta.files.TahoeLogFileIndex$: apply/7
 """
 
     def snapshot_at(self, log: Log, version: int) -> Any:

@@ -19,6 +19,7 @@ org.apache.spark.sql.delta.DeltaOperations$Write: new/9
 org.apache.spark.sql.delta.actions.DeletionVectorDescriptor: getRandomPrefixAndUuid/0 urlEncodedRelativePathIfExists/1
 org.apache.spark.sql.delta.catalog.DeltaTableV2$: apply/6
 org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletionVectors/4
+org.apache.spark.sql.delta.files.TahoeLogFileIndex$: apply/7
 """
     """Members that only some release lines have, or whose arguments differ between them."""
 
@@ -35,6 +36,13 @@ org.apache.spark.sql.delta.commands.DeletionVectorBitmapGenerator$: buildDeletio
         """A DeltaTableV2, which Delta's ALTER TABLE commands take."""
         kind, none = log.singleton("catalog.DeltaTableV2"), log.jvm.none()
         return kind.apply(log.jvm.session, log.log.dataPath(), log.catalog_table, none, log.jvm.map({}), none)
+
+    def index_of(self, log: Log, snapshot: Any) -> Any:
+        """The file index of a Snapshot, pinned to it."""
+        made, nothing = log.singleton("files.TahoeLogFileIndex"), log.jvm.seq([])
+        return made.apply(
+            log.jvm.session, log.log, log.log.dataPath(), snapshot, log.catalog_table, nothing, True
+        )
 
     def build_vectors(self, log: Log, state: State, requests: Any, run: str) -> Any:
         """DeletionVectorResults, one for each file of the requests; the vectors are in the folder of a run."""

@@ -26,6 +26,12 @@ def changed_blocks(blocks: BlockSet, gone: Collection[str], added: BlockSet) -> 
     return joined(blocks.take(stay), added)
 
 
+def only_blocks(blocks: BlockSet, paths: pa.Array) -> BlockSet:
+    """The blocks with these paths; a path without a block is ignored."""
+    hit = pc.is_in(blocks.path, value_set=paths)
+    return blocks.take(np.asarray(hit.to_numpy(zero_copy_only=False), np.bool_))
+
+
 def with_deletes(
     blocks: BlockSet, delete_id: Sequence[str], deleted_rows: Ints, delete_bytes: Ints
 ) -> BlockSet:

@@ -31,6 +31,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, un
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import patiently
 from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
@@ -42,7 +43,7 @@ def new_run_id() -> str:
 
 
 def delete_rows(
-    adapter: Adapter[Any],
+    table: Adapter[Any] | TableSession,
     runner: Runner[Any],
     where: str,
     options: Options,
@@ -60,9 +61,9 @@ def delete_rows(
     Unknown, no row was deleted.
     """
     run_id = run_id or new_run_id()
-    work = RowDelete(
-        adapter, runner, where, options, run_id, Events(adapter.table, run_id, observer), clock or Clock()
-    )
+    session = session_of(table)
+    events = Events(session.adapter.table, run_id, observer)
+    work = RowDelete(session, runner, where, options, run_id, events, clock or Clock())
     try:
         return work.run()
     except Halted as halted:
@@ -93,7 +94,7 @@ class RowDelete:
     in_doubt   an attempt was sent and its outcome is not known
     """
 
-    adapter: Adapter[Any]
+    session: TableSession
     runner: Runner[Any]
     where: str
     options: Options
@@ -110,13 +111,15 @@ class RowDelete:
     in_doubt: bool = False
     snapshot: Snapshot = field(init=False)
     loop: CommitLoop = field(init=False)
+    adapter: Adapter[Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.adapter = self.session.adapter
         self.loop = CommitLoop(self.events, self.options, self.clock, "the delete", "no row was deleted")
 
     def run(self) -> DeleteReport:
         started = self.clock.now_ms()
-        first = self.adapter.snapshot(where=self.where)
+        first = self.session.files(self.where)
         if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
             return self._report(first, None, started)
         self.adapter.require_writable(self.options)
@@ -252,7 +255,7 @@ class RowDelete:
 
     def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
         """The newest state, and what happened since ``before``, at least up to that state."""
-        now = patiently(lambda: self.adapter.snapshot(where=self.where), self.clock)
+        now = patiently(lambda: self.session.files(self.where), self.clock)
         return now, patiently(lambda: self.adapter.changes_since(before), self.clock)
 
     def _touched(self, changes: Changes) -> bool:

@@ -21,6 +21,7 @@ from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
+from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry
 from lakekeeper.errors import LakekeeperError, Unknown
@@ -28,7 +29,7 @@ from lakekeeper.spi import Adapter, Observer, Runner
 
 
 def drop_rows(
-    adapter: Adapter[Any],
+    table: Adapter[Any] | TableSession,
     runner: Runner[Any],
     where: str,
     options: Options,
@@ -42,6 +43,8 @@ def drop_rows(
     error but Unknown no entry is left. Unknown leaves a pending one, which is settled by the log.
     """
     clock = clock or Clock()
+    session = session_of(table)
+    adapter = session.adapter
     seen = adapter.version()
     if seen.version is None:
         return DeleteReport(adapter.table, where, None, None)
@@ -59,7 +62,7 @@ def drop_rows(
     trash_entries.put(adapter.notes, adapter.table, entry)
     try:
         report = delete_rows(
-            adapter, runner, where, options, observer=observer, clock=clock, run_id=entry.run_id
+            session, runner, where, options, observer=observer, clock=clock, run_id=entry.run_id
         )
     except Unknown:
         raise

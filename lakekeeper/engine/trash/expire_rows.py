@@ -66,7 +66,7 @@ def expire_rows(
         due_rows_count=found.rows,
     )
     if not dry_run and found.files:
-        done = drop_rows(adapter, runner, checked(where), options, observer=observer, clock=clock)
+        done = drop_rows(session, runner, checked(where), options, observer=observer, clock=clock)
         _note(adapter, snapshot, cutoff, started_ms)
         report = replace(
             report,

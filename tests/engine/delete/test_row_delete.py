@@ -216,7 +216,7 @@ def test_files_of_a_commit_that_was_reported_lost_stay_until_the_log_confirms_it
 
     def landed_and_lost(self: MemoryDeletes, *given: Any) -> Any:
         real(self, *given)
-        monkeypatch.setattr(MemoryAdapter, "snapshot", unreachable)
+        monkeypatch.setattr(MemoryAdapter, "refresh", unreachable)
         raise Conflict("another commit came first")
 
     def unreachable(*_: Any, **__: Any) -> Any:
@@ -224,10 +224,10 @@ def test_files_of_a_commit_that_was_reported_lost_stay_until_the_log_confirms_it
 
     with monkeypatch.context() as patched:
         patched.setattr(MemoryDeletes, "delete", landed_and_lost)
-        snapshot = MemoryAdapter.snapshot
+        refresh = MemoryAdapter.refresh
         with pytest.raises(Unknown if isinstance(error, Exception) else KeyboardInterrupt):
             delete(scene, "k < 3")
-    monkeypatch.setattr(MemoryAdapter, "snapshot", snapshot)
+    monkeypatch.setattr(MemoryAdapter, "refresh", refresh)
     assert left(scene) == list(range(3, 60))
 
 
@@ -254,17 +254,18 @@ def test_reads_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Sce
 
 
 def test_reads_that_fail_after_a_lost_attempt_are_repeated(scene: Scene) -> None:
-    snapshot, failing = MemoryAdapter.snapshot, [OSError("throttled")] * 3
+    refresh, failing = MemoryAdapter.refresh, [OSError("throttled")] * 3
 
-    def look(self: MemoryAdapter, columns: Any = None, where: Any = None) -> Any:
+    def look(self: MemoryAdapter, snapshot: Any, columns: Any = None) -> Any:
         if self.store.touched.attempts and failing:
             raise failing.pop()
-        return snapshot(self, columns, where)
+        return refresh(self, snapshot, columns)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(MemoryAdapter, "snapshot", look)
+        patched.setattr(MemoryAdapter, "refresh", look)
         scene.adapter.faults.races.append(lambda: scene.table.append(rows(1)))
         assert delete(scene, "k < 3").retries == 1
+    assert not failing
     assert left(scene) == list(range(3, 60))
 
 

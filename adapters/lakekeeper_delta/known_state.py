@@ -1,0 +1,233 @@
+"""The live files of a version: those of a version that was read before, and what the commits since changed.
+
+    base   version 7, whose files Spark keeps     ─ without those that a later commit touched ─┐
+    tail   the commits 8 to 10, read on their own ─────────────────────────────────────────────┴─► version 10
+
+Delta reads the whole log for each version whose files are needed, and drops the files of the version before once there
+is a newer one. A table with a small log is left to it; of a larger one, the log is read once, and then what is new.
+The base is a Snapshot object of our own, which Delta does not know: nothing else drops its files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper_delta.json_commits import commit_files, commits_between
+from lakekeeper_delta.native import Log, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LARGE_LOG = 8 << 20
+"""Bytes above which a log is not read again for each version."""
+MOST_COMMITS = 100  # since the base
+_MOST_ACTIONS = 100_000  # in them
+_KEPT_TAILS = 2
+_KEPT_TASKS = 64  # tasks whose AddFiles are cached between read and write; evicted ones are queried again
+_LENGTH = re.compile(r"; isDirectory=false; length=(\d+);")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The live files of a version: those of ``base`` that are not ``touched``, and those of ``tail``.
+
+    Both are Snapshot objects; without a tail, ``base`` has all files. ``kept`` is whether Delta does not know the base.
+    ``tail`` has no metadata: of its methods, only those that list files work. ``found`` are results of predicates.
+    """
+
+    base: Any
+    kept: bool = False
+    tail: Any = None
+    touched: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    found: OrderedDict[str, pa.Array] = field(default_factory=OrderedDict)
+
+    def untouched(self, paths: pa.Array) -> pa.Array:
+        """Those of ``paths`` that no commit after the base touched."""
+        return paths.filter(pc.invert(pc.is_in(paths, value_set=self.touched)))
+
+
+class _Known:
+    """What is kept of one log: the base, tails by version, and the AddFiles of tasks."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.base: tuple[State, Any] | None = None
+        self.parts: OrderedDict[int, Parts] = OrderedDict()
+        self.inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
+
+    def parts_of(self, log: Log, state: State) -> Parts:
+        with self.lock:
+            if self.base is not None and self.base[0].table_uuid != state.table_uuid:
+                self._drop()
+            if self.base is None and not _is_large(state):
+                return Parts(state.snapshot)
+            known = self.parts.get(state.version)
+            if known is None:
+                known = self._tailed(log, state) or self._based(log, state)
+                self.parts[state.version] = known
+            self.parts.move_to_end(state.version)
+            while len(self.parts) > _KEPT_TAILS:
+                _, old = self.parts.popitem(last=False)
+                _uncache(old.tail)
+            return known
+
+    def _tailed(self, log: Log, state: State) -> Parts | None:
+        """The version as the base with the commits since; None if it has to be read as a whole."""
+        if self.base is None:
+            return None
+        before, base = self.base
+        if not 0 <= state.version - before.version <= MOST_COMMITS:
+            return None
+        if state.version == before.version:
+            return Parts(base, kept=True)
+        try:
+            since = commits_between(log, before.version, state.version)
+            if since.renewed or since.files.num_rows > _MOST_ACTIONS:
+                return None
+            deltas = commit_files(log, range(before.version + 1, state.version + 1))
+        except NotFound:
+            return None
+        touched = pc.unique(since.files["path"]).cast(pa.string())
+        return Parts(base, kept=True, tail=_tail(log, state, deltas), touched=touched)
+
+    def _based(self, log: Log, state: State) -> Parts:
+        """A new base; an older version than the base is left to Delta."""
+        if self.base is not None and state.version < self.base[0].version:
+            return Parts(state.snapshot)
+        self._drop()
+        made = state.snapshot
+        base = log.delta.Snapshot(
+            made.path(), made.version(), made.logSegment(), made.deltaLog(), made.checksumOpt()
+        )
+        self.base = state, base
+        return Parts(base, kept=True)
+
+    def _drop(self) -> None:
+        if self.base is not None:
+            _uncache(self.base[1])
+        for each in self.parts.values():
+            _uncache(each.tail)
+        self.base = None
+        self.parts.clear()
+
+
+_of_logs: WeakKeyDictionary[Log, _Known] = WeakKeyDictionary()
+_guard = RLock()
+
+
+def _known(log: Log) -> _Known:
+    with _guard:
+        found = _of_logs.get(log)
+        if found is None:
+            found = _of_logs[log] = _Known()
+        return found
+
+
+def parts_of(log: Log, state: State) -> Parts:
+    """The live files of ``state``, in parts; reads nothing but the commits since an earlier version."""
+    return _known(log).parts_of(log, state)
+
+
+def all_files(log: Log, state: State) -> DataFrame:
+    """All live AddFile actions as a PySpark DataFrame; statistics are JSON text."""
+    parts = parts_of(log, state)
+    whole: DataFrame = log.jvm.dataframe(parts.base.allFiles().toDF())
+    if parts.tail is None or not len(parts.touched):
+        return whole
+    rest = log.jvm.dataframe(whole._jdf.where(_named(log, parts.touched.to_pylist(), among=False)))
+    found: DataFrame = rest.union(log.jvm.dataframe(parts.tail.allFiles().toDF()))
+    return found
+
+
+def add_files(log: Log, state: State, paths: Iterable[str]) -> Any:
+    """The AddFile objects of these paths, as a java.util.List; AdapterError if one is missing."""
+    wanted = list(paths)
+    found = live_add_files(log, state, wanted)
+    if int(found.size()) != len(wanted):
+        missing = len(wanted) - int(found.size())
+        raise AdapterError(f"{log.name}: {missing} of {len(wanted)} files are not in version {state.version}")
+    return found
+
+
+def live_add_files(log: Log, state: State, paths: Collection[str]) -> Any:
+    """Those of :func:`add_files` that are in the version, by a Spark job for each part that may have one."""
+    parts = parts_of(log, state)
+    wanted = pa.array(list(paths), pa.string())
+    old = parts.untouched(wanted)
+    found = log.jvm.array_list([])
+    for snapshot, some in ((parts.base, old), (parts.tail, _others(wanted, old))):
+        if len(some):
+            rows = snapshot.allFiles().where(_named(log, some.to_pylist()))
+            found.addAll(rows.collectAsList())
+    return found
+
+
+def inputs_of(log: Log, state: State, task: str, paths: Iterable[str]) -> Any:
+    """The AddFile objects of a task, as a java.util.List; cached, since both read and write need them."""
+    known = _known(log)
+    with known.lock:
+        kept = known.inputs.get((state.version, task))
+    if kept is not None:
+        return kept
+    found = add_files(log, state, paths)
+    with known.lock:
+        known.inputs[state.version, task] = found
+        while len(known.inputs) > _KEPT_TASKS:
+            known.inputs.popitem(last=False)
+    return found
+
+
+def _others(wanted: pa.Array, old: pa.Array) -> pa.Array:
+    return wanted.filter(pc.invert(pc.is_in(wanted, value_set=old)))
+
+
+def _named(log: Log, paths: Collection[str], *, among: bool = True) -> Any:
+    """A condition on ``path``. PySpark's ``isin`` takes three calls for each path."""
+    from pyspark.sql import functions as F
+
+    column: Any = F.col("path")._jc
+    named = column.isInCollection(log.jvm.text_list(paths))
+    return named if among else getattr(log.jvm.java_class("org.apache.spark.sql.functions"), "not")(named)
+
+
+def _is_large(state: State) -> bool:
+    """Whether the log of a version is large, by the sizes of its files."""
+    segment = state.snapshot.logSegment()
+    listed = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
+    sizes = [int(size) for found in listed for size in _LENGTH.findall(str(found.mkString("\n")))]
+    return sum(sizes) > LARGE_LOG
+
+
+def _tail(log: Log, state: State, deltas: Collection[Any]) -> Any:
+    """A Snapshot of these commits alone, with the metadata and protocol of ``state``."""
+    made, none = state.snapshot, log.jvm.none()
+    metadata, protocol = made.metadata(), made.protocol()
+    at_ms = int(made.logSegment().lastCommitFileModificationTimestamp())
+    segment = log.delta.LogSegment(
+        log.log.logPath(),
+        state.version,
+        log.jvm.seq(deltas),
+        log.singleton("EmptyCheckpointProvider"),
+        at_ms,
+    )
+    committed = log.jvm.some(at_ms) if state.switched_on("enableInCommitTimestamps") else none
+    # Delta takes both from the checksum of a version, if it has one, and does not look for them in commits.
+    checksum = log.delta.VersionChecksum(
+        none, 0, 0, none, none, 1, 1, committed, none, none, metadata, protocol, none, none, none
+    )
+    return log.delta.Snapshot(made.path(), state.version, segment, log.log, log.jvm.some(checksum))
+
+
+def _uncache(snapshot: Any) -> None:
+    if snapshot is not None:
+        snapshot.uncache()
