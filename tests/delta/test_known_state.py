@@ -76,7 +76,7 @@ def test_the_files_of_each_version_are_those_that_delta_lists(filled: Scene) -> 
 
 
 def test_commits_that_were_read_are_not_read_again(filled: Scene) -> None:
-    """Loss: after each commit, Delta read the whole log once more: 20 s of CPU at 10^6 files."""
+    """Loss: after each commit, Delta read the whole log again: 20 s of CPU at 10^6 files."""
     adapter = filled.adapter()
     session = TableSession(adapter)
     before = {where: session.files(where).blocks.path.to_pylist() for where in WHERES}

@@ -259,7 +259,7 @@ class Scripted:
         return None
 
     def matching(self, snapshot: Snapshot, where: str) -> Snapshot:
-        """All blocks: any of them may hold a match, as far as this adapter can tell."""
+        """All blocks: this adapter cannot rule any of them out."""
         return replace(snapshot, complete=False)
 
     def version(self) -> Snapshot:
