@@ -147,7 +147,7 @@ def _level_and_key(tags: Column) -> list[Column]:
 def _curve(tag: Column) -> list[Column]:
     from pyspark.sql import functions as F
 
-    # A cast of text that is no number costs an exception, also where it returns NULL: most files have no tag.
+    # Casting text that is not a number raises an exception, even where it returns NULL: most files have no tag.
     part = [F.split_part(tag, F.lit(":"), F.lit(i)) for i in (1, 2, 3)]
     ends = [F.coalesce(try_cast(text, "bigint"), F.lit(UNKNOWN).cast("bigint")) for text in part[1:]]
     whole = (ends[0] >= 0) & (ends[1] >= ends[0])

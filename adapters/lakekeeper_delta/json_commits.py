@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +23,7 @@ from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, vector_id
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.per_log import PerLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -171,17 +171,8 @@ class Commits:
         return self._path(self._log_path, f"{version:020d}.json")
 
 
-_of_logs: WeakKeyDictionary[Log, Commits] = WeakKeyDictionary()
-_guard = Lock()
-
-
-def commits_of(log: Log) -> Commits:
-    """The commits of a log read so far."""
-    with _guard:
-        found = _of_logs.get(log)
-        if found is None:
-            found = _of_logs[log] = Commits(log)
-        return found
+commits_of = PerLog(Commits)
+"""The commits of a log read so far."""
 
 
 def commits_between(log: Log, after: int, upto: int) -> Since:

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper_delta.json_commits import commit_files, commits_between
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.per_log import PerLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,16 +121,7 @@ class _Known:
         self.parts.clear()
 
 
-_of_logs: WeakKeyDictionary[Log, _Known] = WeakKeyDictionary()
-_guard = RLock()
-
-
-def _known(log: Log) -> _Known:
-    with _guard:
-        found = _of_logs.get(log)
-        if found is None:
-            found = _of_logs[log] = _Known()
-        return found
+_known = PerLog(lambda _: _Known())
 
 
 def parts_of(log: Log, state: State) -> Parts:

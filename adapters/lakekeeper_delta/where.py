@@ -70,7 +70,7 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
     some = _planned(log, frame.where(where))
     if some is None:
         return frozenset()
-    # Where no row may match, none has to be looked for that does not: only the former files are searched.
+    # A file in which no row can match is not covered: only the candidates are searched for rows that do not match.
     candidates = _passing(log, parts, where, some)
     left = _selected(log, parts, [some, others]) if some and others else _NOTHING
     return frozenset(paths) & set(candidates.to_pylist()) - set(left.to_pylist())

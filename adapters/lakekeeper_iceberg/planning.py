@@ -45,7 +45,7 @@ class Planner:
         self._jvm = jvm
         self._lock = threading.Lock()
         self._kept: dict[int, Any] = {}
-        self._asked: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._requested: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._matched: OrderedDict[tuple[int, str], Any] = OrderedDict()
 
     def tasks(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
@@ -54,7 +54,7 @@ class Planner:
         Raises LookupError for a file that is not live there, and Java exceptions (snapshot expired).
         """
         with self._lock:
-            known = dict(self._asked.get(version, {}))
+            known = dict(self._requested.get(version, {}))
         wanted = [location for location in locations if location not in known]
         if wanted:
             index, whole = self._tasks_of(table, version, wanted)
@@ -68,7 +68,7 @@ class Planner:
         return [known[location] for location in locations]
 
     def described(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
-        """As :meth:`tasks`, for their files and deletes alone: a reader of them may leave out rows."""
+        """As :meth:`tasks`, for their files and deletes alone: reading rows by them may skip some."""
         if table.snapshot(version).summary().get("total-delete-files") == "0":
             with self._lock:
                 matched = [few for (at, _), few in self._matched.items() if at == version]
@@ -97,7 +97,7 @@ class Planner:
         return pa.array(self._jvm.texts(few.keySet()), pa.string())
 
     def matched(self, version: int, where: str) -> Any:
-        """The tasks that :meth:`matching` found, as a Java map, with residuals; None if it found many, or is forgotten.
+        """The tasks that :meth:`matching` found, as a Java map, with residuals; None if it found many, or was evicted.
 
         They may lack deletes that cannot apply to a match.
         """
@@ -106,11 +106,11 @@ class Planner:
 
     def _keep(self, version: int, found: dict[str, Any]) -> None:
         with self._lock:
-            kept = self._asked.setdefault(version, {})
+            kept = self._requested.setdefault(version, {})
             kept |= found
-            self._asked.move_to_end(version)
-            while len(self._asked) > _SNAPSHOTS or sum(map(len, self._asked.values())) > FEW:
-                self._asked.popitem(last=False)
+            self._requested.move_to_end(version)
+            while len(self._requested) > _SNAPSHOTS or sum(map(len, self._requested.values())) > FEW:
+                self._requested.popitem(last=False)
 
     @cached_property
     def _most_kept(self) -> int:

@@ -40,4 +40,5 @@ def _repeats(column: pa.ChunkedArray) -> bool:
     step = max(len(column) // _PIECES, _PIECE)
     chunks = [chunk for at in range(0, len(column), step) for chunk in column.slice(at, _PIECE).chunks]
     sample = pa.chunked_array(chunks, column.type)
-    return pc.count_distinct(sample, mode="all").as_py() <= _MOST_DISTINCT * len(sample)  # type: ignore[no-any-return]
+    distinct: int = pc.count_distinct(sample, mode="all").as_py()
+    return distinct <= _MOST_DISTINCT * len(sample)

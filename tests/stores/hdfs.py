@@ -57,7 +57,7 @@ class MiniHdfs:
             try:
                 self.store.put("ready", b"")
             except OSError:
-                time.sleep(0.1)  # no race is made here: a server that starts answers nothing yet
+                time.sleep(0.1)  # not a race: a starting server does not respond yet
             else:
                 return
         raise AssertionError(f"HDFS did not start within {_PATIENCE} s, see {self.folder}")
