@@ -62,7 +62,7 @@ class DeltaRestores:
             table_uuid=state.table_uuid,
             schema_id=state.schema_id,
             key=None,
-            blocks=blocks if paths is None else only_blocks(blocks, paths),
+            blocks=only_blocks(blocks, paths),
             complete=False,
             properties=state.properties,
         )

@@ -126,7 +126,7 @@ class DeltaTable:
         """The blocks of ``snapshot`` that Delta's data skipping keeps for ``where``."""
         version = -1 if snapshot.version is None else snapshot.version
         paths = matching(self._log, self._log.at(version, snapshot.table_uuid), where)
-        blocks = snapshot.blocks if paths is None else only_blocks(snapshot.blocks, paths)
+        blocks = only_blocks(snapshot.blocks, paths)
         return replace(snapshot, blocks=blocks, complete=False)
 
     def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:

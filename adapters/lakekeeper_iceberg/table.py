@@ -262,7 +262,7 @@ class IcebergTable:
         """The blocks of a snapshot that Iceberg's own planning keeps for a predicate; ``pinned`` is fixed at it."""
         version = snapshot.version
         paths = None if version is None else self._planner.matching(pinned, version, where)
-        blocks = snapshot.blocks if paths is None else only_blocks(snapshot.blocks, paths)
+        blocks = only_blocks(snapshot.blocks, paths)
         return replace(snapshot, blocks=blocks, complete=False)
 
     def _look(self, pinned: Any, columns: Sequence[str] | None) -> tuple[Look, Mapping[str, str], str]:
