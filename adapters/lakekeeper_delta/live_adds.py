@@ -7,6 +7,7 @@ commits (JSON)       ─► adds, removes ─┴─► the last action for each 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ _VECTOR = pa.struct(
         ("cardinality", pa.int64()),
     ]
 )
+_NO_OBJECT = re.compile(rb"\n[^{\n]")
 _log = logging.getLogger(__name__)
 
 
@@ -108,22 +110,19 @@ def _joined(texts: Iterable[bytes]) -> Iterator[bytes]:
 
 def _schema(names: Sequence[str]) -> pa.Schema:
     text = pa.string()
-    add: list[tuple[str, pa.DataType]] = [
-        ("path", text),
-        ("size", pa.int64()),
-        ("modificationTime", pa.int64()),
-    ]
-    add += [("stats", text), ("tags", pa.struct([(tag, text) for tag in TAGS])), ("deletionVector", _VECTOR)]
+    fields = {"path": text, "size": pa.int64(), "modificationTime": pa.int64(), "stats": text}
+    fields |= {"tags": pa.struct([(tag, text) for tag in TAGS]), "deletionVector": _VECTOR}
     if names:
-        add.append(("partitionValues", pa.struct([(name, text) for name in names])))
+        fields["partitionValues"] = pa.struct([(name, text) for name in names])
+    remove = {"path": text, "deletionVector": _VECTOR}
     return pa.schema(
-        [("add", pa.struct(add)), ("remove", pa.struct([("path", text), ("deletionVector", _VECTOR)]))]
+        [(kind, pa.struct(list(each.items()))) for kind, each in (("add", fields), ("remove", remove))]
     )
 
 
 def _parsed(text: bytes, schema: pa.Schema) -> pa.Table:
     """The actions of commits, in their order. Raises Unlike for a line that is not an object."""
-    if not all(line.startswith(b"{") for line in text.split(b"\n") if line):
+    if text[:1] not in (b"{", b"\n") or _NO_OBJECT.search(text):
         raise Unlike  # Arrow 26 crashes on a block of which each line is ``null``
     strict = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     return pj.read_json(pa.BufferReader(text), pj.ReadOptions(block_size=_TEXT), strict)
