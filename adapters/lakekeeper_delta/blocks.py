@@ -1,4 +1,4 @@
-"""AddFile actions as a BlockSet: from a small log by the driver, else one Arrow collect of narrow columns.
+"""AddFile actions as a BlockSet: read by the driver where it can, else by one Arrow collect of narrow columns.
 
 The log holds statistics as JSON text. Spark parses only the row count and the key columns, with their own types,
 so that decimals never pass through doubles and no driver parses a million documents.
@@ -26,12 +26,12 @@ from lakekeeper.core.model.run_folders import NO_KEY
 from lakekeeper.errors import Unsupported
 from lakekeeper.spark.jvm import try_cast
 from lakekeeper_delta.columns import Found, physical_name
+from lakekeeper_delta.driver_listing import listed
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG, PLACE, SHORT_TEXT, delete_id
 from lakekeeper_delta.known_state import all_files
+from lakekeeper_delta.live_adds import live_adds
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_counts import physical_rows
-from lakekeeper_delta.small_listing import listed
-from lakekeeper_delta.small_log import live_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,8 +49,8 @@ def read_blocks(log: Log, state: State, key: ClusterKey | None, found: Sequence[
     Reads no data file, except to count the rows of files whose AddFile lacks ``numRecords``. Raises Unsupported for a
     file with an absolute path.
     """
-    small = live_files(log, state)
-    table = None if small is None else listed(small, state, found)
+    adds = live_adds(log, state)
+    table = None if adds is None else listed(adds, state, found)
     if table is None:
         table = listed_by_spark(log, state, found)
     _refuse_foreign(log, table)

@@ -30,9 +30,9 @@ from lakekeeper_delta import file_ops, foreign_tables, metadata, orphans
 from lakekeeper_delta.backlog import is_cleaned_early
 from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.garbage import find_garbage
+from lakekeeper_delta.live_adds import live_bytes
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history
-from lakekeeper_delta.small_log import live_bytes
 
 USUAL_AGE_MS = 168 * HOUR_MS
 LOG_FOLDER = "_delta_log"

@@ -1,6 +1,6 @@
 """How calls scale with the files of a table: the same work in a table of 10⁴, 10⁵ and 10⁶ files.
 
-    python -m tests.bench.call_scale [--formats delta,iceberg] [--files 10000,100000,1000000]
+    python -m tests.bench.call_scale [--formats delta,iceberg] [--files 10000,100000,1000000] [--memory 6g]
 
 One partition has a thousand real files; all others exist in the log only, a thousand files each, so that a call that
 opens one of them fails. Shown are core-seconds of the driver, the JVM and the Python workers: of the first looks, which
@@ -140,7 +140,7 @@ def measured(table: lk.Table, what: str) -> dict[str, float]:
     return found
 
 
-def one(format_: str, files: int) -> dict[str, float]:
+def one(format_: str, files: int, memory: str) -> dict[str, float]:
     """Core-seconds of each call on one table."""
     from lakekeeper.spark.session import local_session
 
@@ -149,7 +149,7 @@ def one(format_: str, files: int) -> dict[str, float]:
         spark = local_session(
             warehouse=home / "warehouse",
             catalogs={"ice": f"jdbc:sqlite:{home}/catalog.db"},
-            conf={"spark.driver.memory": "6g", "spark.ui.enabled": "false"},
+            conf={"spark.driver.memory": memory, "spark.ui.enabled": "false"},
             master="local[2]",
         )
         spark.sparkContext.setLogLevel("OFF")
@@ -168,14 +168,15 @@ def main() -> None:
     )
     parser.add_argument("--formats", default="delta,iceberg")
     parser.add_argument("--files", default="10000,100000,1000000")
+    parser.add_argument("--memory", default="6g", help="heap of the JVM")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(one(given.one[0], int(given.one[1]))))
+        print(json.dumps(one(given.one[0], int(given.one[1]), given.memory)))
         return
     counts = [int(each) for each in given.files.split(",")]
     for format_ in given.formats.split(","):
-        columns = [_measured(format_, files) for files in counts]
+        columns = [_measured(format_, files, given.memory) for files in counts]
         rows = [[format_, *(f"{files:,}" for files in counts), "ratio"]]
         for what in columns[0]:
             values = [column[what] for column in columns]
@@ -184,8 +185,17 @@ def main() -> None:
         print(page(rows, right=frozenset(range(1, len(counts) + 2))), flush=True)
 
 
-def _measured(format_: str, files: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "tests.bench.call_scale", "--one", format_, str(files)]
+def _measured(format_: str, files: int, memory: str) -> dict[str, float]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.call_scale",
+        "--one",
+        format_,
+        str(files),
+        "--memory",
+        memory,
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -1,4 +1,4 @@
-"""What the driver reads from a small log equals what Delta and Spark read, value for value."""
+"""What the driver reads from the log equals what Delta and Spark read, value for value."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from lakekeeper_delta import small_log
+from lakekeeper_delta import live_adds as replay
+from lakekeeper_delta import log_files
 from lakekeeper_delta.blocks import listed_by_spark
 from lakekeeper_delta.columns import resolve
-from lakekeeper_delta.small_listing import listed
-from lakekeeper_delta.small_log import live_files
+from lakekeeper_delta.driver_listing import listed
+from lakekeeper_delta.live_adds import live_adds
 from tests.delta.scene import Scene
 from tests.rewrites import recluster
 
@@ -41,7 +42,7 @@ def _both(scene: Scene, column: str) -> tuple[pa.Table | None, pa.Table]:
     log = scene.log()
     state = log.latest()
     _, found = resolve(state, [column], "linear", case_sensitive=False)
-    adds = live_files(log, state)
+    adds = live_adds(log, state)
     ours = None if adds is None else listed(adds, state, found)
     return ours, listed_by_spark(log, state, found)
 
@@ -74,6 +75,7 @@ def test_types_whose_text_only_spark_parses(scene: Scene, kind: str) -> None:
     assert len(scene.adapter().snapshot(["k"]).blocks) == 3
 
 
+@pytest.mark.usefixtures("files_by_path")
 def test_a_table_with_a_checkpoint_partitions_vectors_and_our_files(scene: Scene) -> None:
     properties = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"}
     scene.create("id BIGINT, k BIGINT, p STRING", more="PARTITIONED BY (p)", properties=properties)
@@ -98,7 +100,7 @@ def test_commits_after_a_state_are_not_read(scene: Scene) -> None:
     log = scene.log()
     state = log.latest()
     _append(scene, "id", 10)
-    adds = live_files(log, state)
+    adds = live_adds(log, state)
     assert adds is not None
     assert len(adds) == 3
 
@@ -122,20 +124,26 @@ def test_a_log_too_large_for_the_driver_is_left_to_delta(
 ) -> None:
     scene.create("id BIGINT, k BIGINT, p STRING")
     _append(scene, "id", 0)
-    for limit in ("MOST_BYTES", "MOST_COMMITS", "MOST_FILES"):
+    for place, limit in ((log_files, "REMOTE_BYTES"), (log_files, "MOST_COMMITS"), (replay, "MOST_FILES")):
         with monkeypatch.context() as patched:
-            patched.setattr(small_log, limit, 2)
+            patched.setattr(place, limit, 2)
             assert _both(scene, "k")[0] is None
             assert len(scene.adapter().snapshot(["k"]).blocks) == 3
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["file:/a/x.parquet", "/a/x.parquet", "a//x.parquet", "./x.parquet", "a/../x.parquet", "a%3a.parquet"],
-)
-def test_paths_that_delta_spells_differently(path: str) -> None:
-    with pytest.raises(small_log.Unlike):
-        small_log.identity({"path": path})
+@pytest.mark.usefixtures("files_by_path")
+def test_a_checkpoint_in_parts(scene: Scene, spark: SparkSession) -> None:
+    scene.create("id BIGINT, k BIGINT, p STRING", properties={"delta.checkpointInterval": "4"})
+    part = "spark.databricks.delta.checkpoint.partSize"
+    spark.conf.set(part, "2")
+    try:
+        for start in range(0, 18, 6):
+            _append(scene, "id", start)
+    finally:
+        spark.conf.unset(part)
+    assert len(list((scene.path / "_delta_log").glob("*.checkpoint.*.parquet"))) > 1
+    scene.run("DELETE FROM {t} WHERE id < 3")
+    _same(scene)
 
 
 def test_planning_a_small_table_starts_one_job_at_most(scene: Scene, spark: SparkSession) -> None:
