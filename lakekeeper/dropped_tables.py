@@ -13,14 +13,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import resolve as resolve_options
 from lakekeeper.core.model.keys import quote
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.trash import entries as trash_entries
-from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError, Unsupported, causes
+from lakekeeper.errors import (
+    AdapterError,
+    NotFound,
+    OptionError,
+    TableError,
+    Unsupported,
+    causes,
+    reason,
+)
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import DROPPED
@@ -35,11 +44,15 @@ _NAME = re.compile(rf"(.+){DROPPED}(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A table in the trash: original name, current name, and time of the drop (epoch milliseconds)."""
+    """A table in the trash: original name, current name, and time of the drop (epoch milliseconds).
+
+    ``files_stay`` is why its files stayed when the trash was emptied; empty if they were deleted.
+    """
 
     name: str
     kept_as: str
     at_ms: int
+    files_stay: str = ""
 
 
 def drop_table(
@@ -49,7 +62,7 @@ def drop_table(
 
     ``force``: the retention ends immediately, so that the next :func:`empty_dropped` deletes the table. Raises
     NotFound, OptionError for a table that is not in a catalog or is already in the trash, and Unsupported for a catalog
-    that cannot rename tables (a Hadoop catalog).
+    that cannot rename tables (a Hadoop catalog), or not by this name (Nessie's ``table@branch``).
     """
     require_classic(spark)
     found = resolve_name(spark, name)
@@ -71,6 +84,12 @@ def drop_table(
                 "drop into the trash",
                 f"catalog '{found.catalog}' cannot rename a table, so it cannot keep a dropped one; nothing was "
                 "changed. DROP TABLE deletes the table at once",
+            ) from error
+        if any(kind.endswith("IllegalArgumentException") for kind, _ in causes(error)):
+            raise Unsupported(
+                name,
+                "drop into the trash",
+                f"catalog '{found.catalog}' refuses to rename it ({reason(error)}); nothing was changed",
             ) from error
         raise
     return DroppedTable(_joined(*namespace, found.name), _joined(*namespace, kept), at_ms)
@@ -119,7 +138,8 @@ def empty_dropped(
     """Delete for good, with their files, tables dropped more than ``vacuum.trash-retention-hours`` ago.
 
     The table's own trash is emptied first, because nothing refers to it once the table is deleted. A table whose
-    trash cannot be emptied is kept. Raises AdapterError if the storage does not respond.
+    trash cannot be emptied is kept. Where others may need the files (``gc.enabled=false``, Nessie), only the name goes.
+    Raises AdapterError if the storage does not respond.
     """
     resolved = resolve_options(options, lakekeeper_confs(spark))
     keep_ms = resolved.vacuum.trash_retention_ms
@@ -127,10 +147,23 @@ def empty_dropped(
     now = (clock or Clock()).now_ms()
     gone = []
     for table in dropped_tables(spark, namespace):
-        if now >= table.at_ms + keep_ms and _bin_emptied(spark, table.kept_as, now, locations):
-            spark.sql(f"DROP TABLE {table.kept_as} PURGE")
-            gone.append(table)
+        if now < table.at_ms + keep_ms:
+            continue
+        why = _keeps_files(spark, table.kept_as)
+        if why or _bin_emptied(spark, table.kept_as, now, locations):
+            spark.sql(f"DROP TABLE {table.kept_as}{'' if why else ' PURGE'}")
+            gone.append(replace(table, files_stay=why))
     return tuple(gone)
+
+
+def _keeps_files(spark: SparkSession, text: str) -> str:
+    """Why the files of a table must stay; empty also for a format that lakekeeper does not know."""
+    name = resolve_name(spark, text)
+    try:
+        found = find_format(name.provider, text)
+    except Unsupported:
+        return ""
+    return found.keeps_files(spark, name)
 
 
 def _bin_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:

@@ -41,6 +41,10 @@ class DeltaFormat:
         """Whether the error is one of the exceptions with which Delta's conflict checker rejects a commit."""
         return any(name.rpartition(".")[2] in LOST for name, _ in causes(error))
 
+    def keeps_files(self, spark: Any, identifier: TableName) -> str:
+        """Empty: a table's files are its own. Shallow clones of it are checked by vacuums only."""
+        return ""
+
     def refused(self, table: str, error: BaseException) -> Unsupported | None:
         """The error to raise for a table that Delta refuses to open; None for any other error."""
         return features.refused(table, error)

@@ -15,6 +15,7 @@ from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
+from lakekeeper_iceberg import nessie
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.native import Iceberg
@@ -35,6 +36,8 @@ _REFUSED = (
     "NoSuchTableException",
     "UnprocessableEntityException",
     "AlreadyExistsException",
+    "NessieForbiddenException",
+    "NessieNotAuthorizedException",
 )
 
 
@@ -263,11 +266,13 @@ def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
     Raises LostRace, Conflict or Rejected if the snapshot is known not to be in the table, and Unknown otherwise.
     """
     require_newest(jvm, name, table)
+    updated = None
     try:
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
         table.operations().commit(base, updated)
     except Exception as error:
         lost, text = certain_failure(name, error)
+        nessie.put_back(jvm, table, updated, int(made.snapshotId()))
         if is_there(table, name, int(made.snapshotId())):
             return
         # A catalog may refuse a snapshot because a commit to another branch has replaced its base metadata.
@@ -323,7 +328,8 @@ def is_there(table: Any, name: str, version: int) -> bool:
     """
     try:
         table.refresh()
-        return table.operations().current().snapshot(version) is not None
+        current = table.operations().current()
+        return current is not None and current.snapshot(version) is not None
     except Exception as error:
         if "NoSuchTableException" in kinds_of_error(error):
             return False

@@ -23,6 +23,7 @@ _INDEX = _ICEBERG + "deletes.PositionDeleteIndex"
 _CONSUMER = "java.util.function.LongConsumer"
 _FUNCTION = "java.util.function.Function"
 _BUFFER = "java.nio.ByteBuffer"
+NESSIE = "NessieTableOperations"
 _DIRECTORY = _ICEBERG + "hadoop.HadoopTableOperations"
 _METADATA = "__metadata_col"  # Spark's marker of a metadata column
 
@@ -88,12 +89,13 @@ class Iceberg(BulkJvm):
         return named is None or int(named[1]) != self.hidden_field(operations, _DIRECTORY, "version")
 
     def over_http(self, table: Any) -> bool:
-        """Whether the table is in a REST catalog.
+        """Whether commits to the table go over HTTP: in a REST catalog or in Nessie.
 
-        A gateway may retry a commit whose response was lost, and return the 409 of the retry. Iceberg's own actions
-        then delete files of a commit that succeeded (apache/iceberg 12818), so they are not used with REST catalogs.
+        A gateway may retry a commit whose response was lost, and return the 409 of the retry, or an error of its own,
+        which Nessie's client passes on as it is. Iceberg's own actions then delete files of a commit that succeeded
+        (apache/iceberg 12818), so they are not used with these catalogs.
         """
-        return str(table.operations().getClass().getSimpleName()) == "RESTTableOperations"
+        return str(table.operations().getClass().getSimpleName()) in ("RESTTableOperations", NESSIE)
 
     def pinned(self, table: Any, properties: Mapping[str, str] | None = None) -> Any:
         """A table object fixed at the current metadata of ``table``, with additional ``properties``.

@@ -61,7 +61,8 @@ class IcebergRestores:
         made = table.snapshot(version)
         parent = None if made is None else made.parentId()
         if parent is None or table.snapshot(parent) is None:
-            raise NotFound(self.name, f"the snapshot before {version} has expired")
+            advice = "or was made on another branch of the catalog"
+            raise NotFound(self.name, f"the snapshot before {version} has expired, {advice}")
         pinned = self.jvm.as_of(table, int(parent), int(made.schemaId()))
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
         return self.seen(pinned, where)

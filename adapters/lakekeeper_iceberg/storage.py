@@ -18,10 +18,10 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     FileInfo,
     Garbage,
 )
-from lakekeeper.errors import AdapterError, LakekeeperError, reason
+from lakekeeper.errors import AdapterError, LakekeeperError, RetentionError, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi.storage import MetadataChange
-from lakekeeper_iceberg import commit_attempts, expiry, foreign_tables, garbage, levels
+from lakekeeper_iceberg import commit_attempts, expiry, foreign_tables, garbage, levels, nessie
 from lakekeeper_iceberg import metadata as folding
 from lakekeeper_iceberg.file_recognition import is_data, is_metadata
 from lakekeeper_iceberg.filesystem import Disk, inside, is_child
@@ -100,6 +100,7 @@ class IcebergStorage:
         return garbage.garbage_of(self._reach(versions), self.grounds, kept, hints)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
+        self._require_own()
         expiry_ = expiry.Expiry(self.jvm, self.table(), self.name, versions.native)
         with self.lock(versions.table_uuid):
             newest = expiry_.commit(kept.gone, kept.expired_refs)
@@ -115,6 +116,7 @@ class IcebergStorage:
         )
 
     def delete(self, files: Sequence[Doomed]) -> list[str]:
+        self._require_own()
         return self._disk().delete(files)
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
@@ -174,6 +176,12 @@ class IcebergStorage:
             }
         )
 
+    def _require_own(self) -> None:
+        """Raise RetentionError if branches or tags of the catalog may need files that this metadata does not name."""
+        why = nessie.shares_files(self.table().operations())
+        if why:
+            raise RetentionError(f"{self.name}: {why}; nothing was deleted")
+
     def _versions(self, base: Any) -> Versions:
         properties = self._properties(base)
         snapshots = base.snapshots()
@@ -193,8 +201,7 @@ class IcebergStorage:
         format_version = int(base.formatVersion())
         current = base.currentSnapshot()
         size = None if current is None else current.summary().get("total-files-size")
-        owned = properties.get("gc.enabled", "true").lower() == "true"
-        refused = "" if owned else "gc.enabled is false on the table: its files may belong to others"
+        refused = nessie.keeps_files(self.table().operations(), properties)
         return Versions(
             table_uuid=str(base.uuid()),
             items=tuple(items),

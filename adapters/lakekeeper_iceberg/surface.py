@@ -69,10 +69,19 @@ org.apache.iceberg.aws.s3.S3RequestUtil: configureEncryption/2 configurePermissi
 org.apache.iceberg.aws.s3.S3URI: bucket/0 key/0
 """
 """Those that are used in a session with an AWS SDK, without which these classes cannot be loaded."""
+_IN_NESSIE = """
+org.apache.iceberg.TableMetadataParser: overwrite/2
+org.apache.iceberg.nessie.NessieIcebergClient: getRef/0
+org.apache.iceberg.nessie.NessieTableOperations: .client .table
+org.apache.iceberg.nessie.UpdateableReference: getName/0 isMutable/0
+"""
+"""Those that are used in a session with Iceberg's Nessie catalog."""
+_NESSIE = "org.apache.iceberg.nessie.NessieTableOperations"
 _SDK = "software.amazon.awssdk.services.s3.S3Client"
 
 
 def of_session(jvm: Jvm) -> Surface:
     """The members that are used, on all tested versions."""
-    on_s3 = bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable(_SDK))
-    return parse(_MEMBERS + _ON_S3.lstrip() if on_s3 else _MEMBERS)
+    loadable = jvm.view.org.apache.spark.util.Utils.classIsLoadable
+    further = ((_SDK, _ON_S3), (_NESSIE, _IN_NESSIE))
+    return parse(_MEMBERS + "".join(more.lstrip() for name, more in further if bool(loadable(name))))

@@ -28,6 +28,7 @@ from lakekeeper.errors import (
     AdapterError,
     Conflict,
     LakekeeperError,
+    NotFound,
     OptionError,
     Rejected,
     Unsupported,
@@ -35,7 +36,7 @@ from lakekeeper.errors import (
 )
 from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
 from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
-from lakekeeper_iceberg import changes, keys, listing, staging, surface
+from lakekeeper_iceberg import changes, keys, listing, nessie, staging, surface
 from lakekeeper_iceberg.block_refresh import Listed, Look, listed, refreshed
 from lakekeeper_iceberg.block_tracking import Follower, unpartitioned
 from lakekeeper_iceberg.blocks import blocks_of
@@ -116,6 +117,15 @@ class IcebergFormat:
         opened.check()
         return opened
 
+    def keeps_files(self, spark: Any, identifier: TableName) -> str:
+        """Why the table's files must stay if its catalog drops it: ``gc.enabled=false``, or a Nessie catalog."""
+        jvm = Iceberg(spark)
+        try:
+            table = jvm.load(identifier.sql)
+        except Exception as error:
+            raise unreadable(identifier.text, error) from error
+        return nessie.keeps_files(table.operations(), jvm.text_map(table.properties()))
+
     def lost_race(self, error: BaseException) -> bool:
         """Whether the error is a commit conflict reported by Iceberg, and not one that leaves the outcome unknown."""
         return is_lost_race(error)
@@ -182,9 +192,10 @@ class IcebergTable:
         """Raise Unsupported where two drivers can overwrite each other's commits: a Hadoop catalog on S3.
 
         A Hadoop catalog checks whether the next metadata file exists and then renames a file to that name; its lock
-        covers one JVM only.
+        covers one JVM only. Also for a table in Nessie that :func:`nessie.require_writable` refuses.
         """
         operations, location = self._table.operations(), str(self._table.location())
+        nessie.require_writable(self._jvm, self.table, operations)
         if options.session.single_driver or not _of_hadoop_catalog(operations):
             return
         if scheme_of(self._jvm, operations.io(), location) in _S3:
@@ -507,6 +518,8 @@ class IcebergTable:
     def _refresh(self) -> None:
         try:
             self._table.refresh()
+            if self._metadata() is None:  # since it was dropped: only the first refresh after that raises
+                raise NotFound(self.table, "no such Iceberg table")
             if self._jvm.has_missed_a_version(self._table.operations()):
                 raise AdapterError(f"{self.table}: its newest metadata could not be read earlier")
         except Exception as first:
@@ -536,7 +549,9 @@ class IcebergTable:
         return order
 
     def _properties(self, metadata: Any) -> dict[str, str]:
-        return self._jvm.text_map(metadata.properties())
+        found = self._jvm.text_map(metadata.properties())
+        # The commit of Nessie changes with each commit to the branch, also to other tables.
+        return {name: value for name, value in found.items() if name not in nessie.READ_FROM}
 
 
 def _of_hadoop_catalog(operations: Any) -> bool:

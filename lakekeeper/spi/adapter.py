@@ -255,6 +255,13 @@ class Format(Protocol):
         """The findings of ``lakekeeper doctor`` on the format in a session; starts, changes and raises nothing."""
         ...
 
+    def keeps_files(self, spark: Any, identifier: TableName) -> str:
+        """Why the files of a table must stay if its catalog drops it; empty if they may be deleted with it.
+
+        Answers also for a table that :meth:`open` refuses. Raises NotFound, Unsupported or AdapterError in doubt.
+        """
+        ...
+
     def lost_race(self, error: BaseException) -> bool:
         """Whether a statement of the format's own writer failed because another commit came first.
 

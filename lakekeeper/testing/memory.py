@@ -478,6 +478,10 @@ class MemoryFormat:
         """Nothing can be wrong with a lake in memory."""
         return ()
 
+    def keeps_files(self, spark: Any, identifier: TableName) -> str:
+        """No table of the lake shares files."""
+        return ""
+
     def lost_race(self, error: BaseException) -> bool:
         """Writers of the lake never lose."""
         return isinstance(error, Conflict)

@@ -14,14 +14,26 @@ from tests.catalogs.kinds import (
     DELTA,
     ICEBERG,
     KINDS,
+    NESSIE,
     Catalog,
     activate,
     add_catalog,
+    add_nessie,
     at_the_pace_of,
     hive_session,
 )
 from tests.catalogs.metastore import hive_metastore
+from tests.catalogs.nessie import Nessie, nessie_server
 from tests.oracles.rest_catalog import rest_catalog
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a download, as `tests.stores` does."""
+    if "stores" in str(config.option.markexpr):
+        return
+    left = [item for item in items if item.get_closest_marker("stores") is not None]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +89,11 @@ def _set_up(kind: str, request: pytest.FixtureRequest, spark: SparkSession, home
         name = add_catalog(spark, f"rest_{uuid.uuid4().hex[:8]}", {"type": "rest", "uri": address})
         spark.sql(f"CREATE NAMESPACE {name}.{ICEBERG}")
         return Catalog(kind, spark, name, home)
+    if kind == "nessie":
+        server: Nessie = request.getfixturevalue("nessie")
+        name = add_nessie(spark, server, home)
+        spark.sql(f"CREATE NAMESPACE {name}.{ICEBERG}")
+        return Catalog(kind, spark, name, home)
     uri, hive = request.getfixturevalue("metastore"), request.getfixturevalue("hive")
     settings = {"type": "hive", "uri": uri, "warehouse": f"{home}/hive"}
     if kind == "hive":
@@ -94,7 +111,22 @@ def rest(home: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(scope="module")
+def nessie(home: Path) -> Iterator[Nessie]:
+    """A Nessie server."""
+    with nessie_server(home) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def main(spark: SparkSession, nessie: Nessie, home: Path) -> str:
+    """A catalog on Nessie's branch main, with the namespace of the tests."""
+    name = add_nessie(spark, nessie, home)
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.{ICEBERG}")
+    return name
+
+
+@pytest.fixture(params=[*KINDS, NESSIE])
 def catalog(
     request: pytest.FixtureRequest, spark: SparkSession, catalogs: Callable[[str], Catalog]
 ) -> Iterator[Catalog]:

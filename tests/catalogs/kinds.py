@@ -3,21 +3,25 @@
     sqlite, hadoop   catalogs of the session of all tests        hive             Iceberg's HiveCatalog
     rest             a server on loopback                        session-iceberg  SparkSessionCatalog on Hive
     session          Delta's, in memory                          session-delta    Delta's, on Hive
+    nessie           Iceberg's NessieCatalog, on a server of the tests (make stores)
 
-The last two of the right column are the ``spark_catalog`` of a separate session, since that name is taken.
+The last two of Hive are the ``spark_catalog`` of a separate session, since that name is taken.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.spi import Adapter
+from tests.catalogs.nessie import Nessie
 from tests.delta.scene import Scene as DeltaScene
 from tests.iceberg.scene import Scene as IcebergScene
 from tests.opening import adapter_of
@@ -28,6 +32,8 @@ DELTA = "catalogs"
 ICEBERG = "db"
 """The namespace of Iceberg's tables, as in all tests."""
 KINDS = ("sqlite", "hadoop", "rest", "hive", "session-iceberg", "session", "session-delta")
+NESSIE = pytest.param("nessie", marks=pytest.mark.stores)
+"""Its server is a download of 240 MB."""
 _PACE = ("spark.lakekeeper.commit.quiet-window-ms", "spark.lakekeeper.queries-per-hour")
 
 
@@ -67,6 +73,11 @@ class Catalog:
         """Whether a dropped table can be kept under another name."""
         return self.kind != "hadoop"
 
+    @property
+    def shares(self) -> bool:
+        """Whether other branches and tags of the catalog may need a table's files, so that a vacuum is refused."""
+        return self.kind == "nessie"
+
     def table(self, name: str) -> TableUnderTest:
         """The table of this name, which need not exist."""
         if self.delta:
@@ -81,6 +92,12 @@ def add_catalog(spark: SparkSession, name: str, settings: Mapping[str, str]) -> 
     for key, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
     return name
+
+
+def add_nessie(spark: SparkSession, server: Nessie, home: Path, ref: str = "main") -> str:
+    """Configure a NessieCatalog for one of the server's branches or tags."""
+    settings = {"type": "nessie", "uri": server.address, "ref": ref, "warehouse": f"{home}/nessie"}
+    return add_catalog(spark, f"nessie_{uuid.uuid4().hex[:8]}", settings)
 
 
 @contextmanager

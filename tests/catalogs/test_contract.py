@@ -90,11 +90,14 @@ class CatalogHarness:
         return made
 
 
+CAPABILITIES = Capabilities(
+    row_deletes=True, stores_level=True, row_lineage=False, time_travel=True, native_key=True
+)
+
+
 class TestCatalogs(StorageContract, RaceContract, UndoContract):
     deep_parts = ("StorageContract", "RaceContract", "UndoContract")
-    capabilities = Capabilities(
-        row_deletes=True, stores_level=True, row_lineage=False, time_travel=True, native_key=True
-    )
+    capabilities = CAPABILITIES
     kinds = ("int", "string")
 
     @pytest.fixture(params=("hadoop", "rest", "hive", "session-iceberg", "session-delta"))
@@ -106,3 +109,15 @@ class TestCatalogs(StorageContract, RaceContract, UndoContract):
         activate(found.spark)
         yield CatalogHarness(found)
         activate(spark)
+
+
+@pytest.mark.stores
+class TestNessie(RaceContract, UndoContract):
+    """Without the part of the storage: no file is deleted there, see `tests.catalogs.test_nessie`."""
+
+    capabilities = CAPABILITIES
+    kinds = ("int", "string")
+
+    @pytest.fixture
+    def harness(self, spark: SparkSession, catalogs: Callable[[str], Catalog]) -> CatalogHarness:
+        return CatalogHarness(catalogs("nessie"))

@@ -13,7 +13,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.core.model.run_name import RunName
-from lakekeeper.errors import AdapterError, CommitError, Conflict, UndoError
+from lakekeeper.errors import AdapterError, CommitError, Conflict, LakekeeperError, UndoError
 from lakekeeper.spark.catalogs import places
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import Reversal, Tidied
@@ -252,3 +252,14 @@ def test_an_undo_restores_the_snapshot(catalog: str, request: pytest.FixtureRequ
     assert table.spark_rows() == rows
     table.run(fill(40, 50), "DELETE FROM {t} WHERE v = 'v41'")
     assert sum(table.spark_rows().values()) == sum(rows.values()) + 9
+
+
+def test_a_table_that_is_dropped_during_a_run(spark: SparkSession) -> None:
+    scene = Scene(spark).create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
+
+    def race(phase: str, _: object) -> None:
+        if phase == "before_commit":
+            scene.run("DROP TABLE {t}")
+
+    with pytest.raises(LakekeeperError, match="no such Iceberg table"):
+        lk.table(spark, scene.sql).recluster("k", policy="full", observer=race)

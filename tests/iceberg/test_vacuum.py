@@ -5,18 +5,22 @@ Case numbers are those of the findings on other engines (apache/iceberg, amoro, 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+import lakekeeper as lk
 from lakekeeper.core.vacuum.retention import Retention, keep
 from lakekeeper.core.vacuum.vacuum_plan import plan_vacuum
 from lakekeeper.errors import AdapterError, RetentionError
+from lakekeeper.testing.values import text
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, delete_equal
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
+from tests.oracles import iceberg_log
 from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
@@ -203,6 +207,13 @@ def test_a_table_that_may_not_own_its_files_is_refused(scene: Scene) -> None:
     with pytest.raises(RetentionError, match=r"gc\.enabled is false"):
         sweep(scene)
     assert (on_disk(scene), scene.versions()) == (before, versions)
+    rows = scene.log_rows()
+    place, version = str(scene.java().operations().current().metadataFileLocation()), scene.version
+    lk.drop_table(scene.spark, scene.sql, force=True)
+    [gone] = [each for each in lk.empty_dropped(scene.spark, "ice.db") if each.name == scene.sql]
+    assert "gc.enabled is false" in gone.files_stay
+    assert not scene.spark.catalog.tableExists(gone.kept_as)
+    assert Counter(map(text, iceberg_log.records(place, version))) == rows
 
 
 def test_an_empty_table_has_no_snapshot(scene: Scene) -> None:

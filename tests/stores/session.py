@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,3 +159,15 @@ def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> 
         master="local[2,4]",  # a task is tried four times, as on a cluster
         small_data=True,
     )
+
+
+@contextmanager
+def configured(spark: SparkSession, name: str, given: Mapping[str, str]) -> Iterator[str]:
+    """A catalog of the session."""
+    for key, value in given.items():
+        spark.conf.set(key, value)
+    try:
+        yield name
+    finally:
+        for key in given:
+            spark.conf.unset(key)

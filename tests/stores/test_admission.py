@@ -5,8 +5,6 @@ The confs are those of Iceberg; lakekeeper reaches the catalog by Spark's client
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from tests.stores.faulty_s3 import FaultyS3
 from tests.stores.kinds import Kind
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, filled, same_rows
-from tests.stores.session import rest_catalog_confs
+from tests.stores.session import configured, rest_catalog_confs
 
 SECRET = "0f3a-not-for-logs"  # noqa: S105 - of the tests
 OTHER = "0f3a-a-wrong-one"
@@ -47,18 +45,6 @@ def confs(how: str, secret: str, address: str) -> dict[str, str]:
     if how == "token":
         return {"token": secret}
     return {"credential": f"lakekeeper:{secret}", "oauth2-server-uri": f"{address}/v1/oauth/tokens"}
-
-
-@contextmanager
-def configured(spark: SparkSession, name: str, given: Mapping[str, str]) -> Iterator[str]:
-    """A catalog of the session."""
-    for key, value in given.items():
-        spark.conf.set(key, value)
-    try:
-        yield name
-    finally:
-        for key in given:
-            spark.conf.unset(key)
 
 
 @pytest.mark.parametrize("how", ADMITTED)

@@ -188,9 +188,14 @@ def _held(
     return retention.active.get(version.id)
 
 
-def _check(table: str, versions: Versions) -> None:
+def require_allowed(table: str, versions: Versions) -> None:
+    """Raise RetentionError if no file of the table may be deleted, by a rule of its format."""
     if versions.refused:
         raise RetentionError(f"{table}: {versions.refused}; nothing was deleted")
+
+
+def _check(table: str, versions: Versions) -> None:
+    require_allowed(table, versions)
     known = {v.id for v in versions.items}
     if known and not any(r.name == "main" for r in versions.refs):
         raise RetentionError(

@@ -24,7 +24,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import is_name
 from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder, within
-from lakekeeper.core.vacuum.retention import Versions
+from lakekeeper.core.vacuum.retention import Versions, require_allowed
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register
@@ -231,7 +231,8 @@ def empty(
     """Delete entries whose time is up (``keep_ms`` after they came; None: all of them), each as it is gone.
 
     An entry of which a file stays is returned with what went of it, and stays. ``locations`` as in
-    :func:`restore_files`. Raises AdapterError where the log or the storage does not answer.
+    :func:`restore_files`. Raises RetentionError where the table's files may belong to others, and AdapterError where
+    the log or the storage does not answer.
     """
     storage = adapter.storage.allowing(locations)
     for slot, entry in entries(adapter).items():
@@ -241,7 +242,11 @@ def empty(
         doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]
         found = storage.look([file.path for file in doomed])
         there = [file for file, info in zip(doomed, found, strict=True) if info is not None and not info.link]
-        named = storage.named(storage.versions(None), [file.path for file in there]) if there else set()
+        named = set()
+        if there:
+            versions = storage.versions(None)
+            require_allowed(adapter.table, versions)
+            named = storage.named(versions, [file.path for file in there])
         gone = set(storage.delete([file for file in there if file.path not in named])) if there else set()
         size = sum(file.bytes for file in there if file.path in gone)
         if len(gone) == len(there):
