@@ -1,6 +1,6 @@
 # All commands of the project; `make` alone lists them. A machine with Python >= 3.10 is all they assume.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick full deep matrix model faults stores cluster compat neighbours walk docs check format golden generate bench clean
+.PHONY: help setup demo test quick full deep matrix model faults stores cluster compat tryout neighbours walk docs check format golden generate bench clean
 
 PYTHON_BIN := .venv/bin/python
 # Tests start many Python processes; without bytecode each of them compiles the package again.
@@ -69,6 +69,9 @@ model: setup ## search all small histories of writers, rivals, faults and crashe
 
 compat: setup ## test the wheel on each release line of Spark, in fresh environments; print a table of the results
 	$(PYTHON_BIN) tools/compat.py
+
+tryout: setup ## on each release line of Spark, try the wheel as a new user: quickstart, Hive, REST, spark-submit
+	$(PYTHON_BIN) tools/compat.py --tryout
 
 neighbours: setup ## install Flink and Trino, and run them beside maintenance (an hour); write docs/works-with.md
 	$(PYTHON_BIN) -m tests.neighbours.installation

@@ -17,8 +17,9 @@ LakekeeperError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Any
 
 from lakekeeper.redaction import HIDDEN, names_a_secret, redacted
@@ -142,6 +143,10 @@ def _converted(error: BaseException | None) -> list[tuple[str, str]]:
     return found
 
 
+_OF_A_WORKER = "An exception was thrown from the Python worker."
+"""The first line of PySpark's message; the worker's traceback follows."""
+
+
 def reason(error: BaseException) -> str:
     """The reason of an error in one line: the innermost cause, plus the outermost error if that adds information.
 
@@ -163,5 +168,14 @@ def reason(error: BaseException) -> str:
 def _line(name: str, message: str) -> str:
     """The class without its package, and the first line of the message; Java's null counts as no message."""
     simple = name.rpartition(".")[2].rpartition("$")[2]
-    first = next(iter(message.strip().splitlines()), "")
+    lines = message.strip().splitlines()
+    first = next(iter(lines), "")
+    if first.startswith(_OF_A_WORKER):
+        first = _raised(lines) or first
     return redacted(f"{simple}: {first}") if first and first != "None" else simple
+
+
+def _raised(lines: Sequence[str]) -> str:
+    """The error of a Python worker, which ends its traceback; PySpark may add Java's stack to it."""
+    own = takewhile(lambda line: line != "JVM stacktrace:", lines[1:])
+    return next((line for line in reversed(list(own)) if line and not line[0].isspace()), "")

@@ -10,6 +10,10 @@ import pytest
 from lakekeeper.errors import NotFound, causes, reason
 
 
+class PythonException(Exception):
+    """As PySpark raises it, without Java's exception."""
+
+
 @dataclass
 class Java:
     """A Java throwable as py4j returns it."""
@@ -72,6 +76,23 @@ def test_python_errors_keep_their_own_text() -> None:
     assert reason(RuntimeError("first\nsecond")) == "RuntimeError: first"
     assert reason(RuntimeError()) == "RuntimeError"
     assert reason(KeyError("k")) == "KeyError: 'k'"
+
+
+def test_the_reason_of_a_python_worker_is_its_error_and_not_pysparks_introduction() -> None:
+    message = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "worker.py", line 1, in run\n    import pyarrow\n'
+        "ModuleNotFoundError: No module named 'pyarrow'\n"
+    )
+    for text in (
+        message,
+        f"{message}\n\nJVM stacktrace:\norg.apache.spark.api.python.PythonException: it failed\n",
+    ):
+        assert (
+            reason(PythonException(text)) == "PythonException: ModuleNotFoundError: No module named 'pyarrow'"
+        )
+    introduction = "An exception was thrown from the Python worker. Please see the stack trace below."
+    assert reason(PythonException(introduction)) == f"PythonException: {introduction}"
 
 
 def test_lakekeepers_own_errors_keep_their_text() -> None:

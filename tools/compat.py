@@ -2,10 +2,12 @@
 
     python tools/compat.py                    all release lines
     python tools/compat.py --line 4.0         one release line
-    python tools/compat.py --quick            all but the contract of adapters
+    python tools/compat.py --quick            a few tests
+    python tools/compat.py --tryout           only as a new user (make tryout)
 
-Each release line gets a virtual environment below ``build/compat`` with the wheel, its PySpark, and the libraries of
-the tests. The tests run in a copy of their own, so that the package comes from the wheel and not from the repository.
+Each release line gets a virtual environment below ``build/compat`` with the wheel and its PySpark. First it is tried as
+by a new user (``tests/wheel``): the commands of the pages, in an empty folder. Then the libraries of the tests are
+added, and the tests run in a copy of their own, so that the package comes from the wheel and not from the repository.
 """
 
 from __future__ import annotations
@@ -19,28 +21,30 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUILD = ROOT / "build" / "compat"
 sys.path.insert(0, str(ROOT))
 
 from lakekeeper.spark.lines import LINES, Line  # noqa: E402 - from the repository, before it is installed
+from tools.environments import (  # noqa: E402 - the same
+    BUILD,
+    add_libraries,
+    build_wheel,
+    environment,
+    python_version,
+)
 
-# The Python to test each release line with, so that several versions are covered; if it is missing, the running one.
-PYTHONS = {"4.1": "3.13", "4.0": "3.12", "3.5": "3.10"}
-# PySpark runs functions on Arrow batches, and so columnar merges, only beside pandas.
-FOR_TESTS = (
-    "deltalake>=1.6,<2", "hypothesis>=6.150", "pandas>=2.2,<3", "pyiceberg[pyarrow,sql-sqlite]~=0.12.0",
-    "pytest>=9,<10", "setuptools<81",
-)  # fmt: skip
+Results = dict[tuple[str, str], "Count"]
+TRYOUT = {name: (f"tests/wheel/test_{name}.py",) for name in ("quickstart", "hive", "rest", "submit")}
 SLICES = {
     "contract": ("tests/contract/test_delta.py", "tests/iceberg/test_contract.py"),
     "surface": ("tests/formats/test_surface.py", "tests/formats/test_versions.py"),
     "races": ("tests/formats/test_races.py",),
     "vacuum": ("tests/formats/test_vacuum.py",),
-    "command": ("tests/spark/test_command.py",),
+    "command": ("tests/spark/test_command.py", "tests/cli/test_help.py"),
 }
 QUICK = ("surface", "races", "vacuum", "command")
 _FORMATS = ("delta", "iceberg")
@@ -65,7 +69,9 @@ def main() -> int:
     parser.add_argument(
         "--line", action="append", choices=[line.name for line in LINES], help="only this release line"
     )
-    parser.add_argument("--quick", action="store_true", help="only what takes a few minutes")
+    some = parser.add_mutually_exclusive_group()
+    some.add_argument("--quick", action="store_true", help="only what takes a few minutes")
+    some.add_argument("--tryout", action="store_true", help="only what a new user tries")
     parser.add_argument("--keep", action="store_true", help="use existing environments")
     given = parser.parse_args()
     lines = [line for line in LINES if not given.line or line.name in given.line]
@@ -73,116 +79,80 @@ def main() -> int:
     rows, bad = [], False
     for line in lines:
         python = environment(line, wheel, keep=given.keep)
-        what = QUICK if given.quick else tuple(SLICES)
-        started = time.monotonic()
-        counts, code = run_tests(line, python, what)
-        bad |= code != 0 or not counts
-        rows += [(line, python_version(python), *cell) for cell in sorted(counts.items())]
-        print(f"Spark {line.spark}: {time.monotonic() - started:,.0f} s, pytest returned {code}", flush=True)
+        parts = [] if given.quick else [try_out(line, python)]
+        if not given.tryout:
+            add_libraries(line, python)
+            parts.append(run_tests(line, python, QUICK if given.quick else tuple(SLICES)))
+        for counts, code in parts:
+            bad |= code != 0 or not counts
+            rows += [(line, python_version(python), *cell) for cell in counts.items()]
     print(table(rows))
     return int(bad)
 
 
-def build_wheel() -> Path:
-    """The wheel of the repository as it is."""
-    shutil.rmtree(BUILD / "wheel", ignore_errors=True)
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(BUILD / "wheel"),
-        str(ROOT),
-    )
-    (wheel,) = (BUILD / "wheel").glob("*.whl")
-    return wheel
+def try_out(line: Line, python: Path) -> tuple[Results, int]:
+    """(part, format) → results of a new user, and pytest's exit code; the tests run here, their commands there."""
+    results = BUILD / f"tryout-{line.name}.xml"
+    results.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "wheel", "-p", "no:cacheprovider", "tests/wheel"]
+    place = str(python.parents[1])
+    return _timed(line, [*command, f"--junitxml={results}"], ROOT, {"LAKEKEEPER_USER_ENVIRONMENT": place})
 
 
-def environment(line: Line, wheel: Path, *, keep: bool) -> Path:
-    """The Python of a virtual environment with the wheel and the PySpark of the release line."""
-    place = BUILD / line.name
-    python = place / "bin" / "python"
-    if not (keep and python.exists()):
-        shutil.rmtree(place, ignore_errors=True)
-        run(interpreter(PYTHONS[line.name]), "-m", "venv", str(place))
-    # delta-spark is the Python half of Delta, which the tests of Delta import; its jar is downloaded as for every user.
-    pins = (f"pyspark=={line.spark}", f"delta-spark=={line.version('delta')}")
-    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, *FOR_TESTS)
-    run(str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
-    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
-    return python
-
-
-def interpreter(wanted: str) -> str:
-    """A Python of this version if there is one, else the one that runs this."""
-    found = shutil.which(f"python{wanted}")
-    works = found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
-    return found if found and works else sys.executable
-
-
-def python_version(python: Path) -> str:
-    """Such as ``3.12``."""
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    return subprocess.run(
-        [str(python), "-c", code], capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-def run_tests(line: Line, python: Path, what: tuple[str, ...]) -> tuple[dict[tuple[str, str], Count], int]:
+def run_tests(line: Line, python: Path, what: tuple[str, ...]) -> tuple[Results, int]:
     """(what, format) → results, and pytest's exit code; of parametrized tests, the slice of the day is run."""
     place = BUILD / f"tests-{line.name}"
     shutil.rmtree(place, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "tests", place / "tests", ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", place)
-    results = place / "results.xml"
     files = [file for name in what for file in SLICES[name]]
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=."]
+    return _timed(line, [*command, f"--junitxml={place / 'results.xml'}", *files], place, {})
+
+
+def _timed(line: Line, command: list[str], folder: Path, more: Mapping[str, str]) -> tuple[Results, int]:
+    """Run pytest; its results and exit code."""
+    results = next(Path(word.partition("=")[2]) for word in command if word.startswith("--junitxml="))
     given = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    code = subprocess.run(
-        [*command, f"--junitxml={results}", *files], cwd=place, env=given, check=False
-    ).returncode
+    started = time.monotonic()
+    code = subprocess.run(command, cwd=folder, env=given | dict(more), check=False).returncode
+    print(f"Spark {line.spark}: {time.monotonic() - started:,.0f} s, pytest returned {code}", flush=True)
     return (read_results(results) if results.exists() else {}), code
 
 
-def read_results(file: Path) -> dict[tuple[str, str], Count]:
+def read_results(file: Path) -> Results:
     """Results by what is tried and format; skipped tests do not count."""
-    named = {Path(each).stem: name for name, files in SLICES.items() for each in files}
+    slices = {**SLICES, **TRYOUT}
+    named = {Path(each).stem: name for name, files in slices.items() for each in files}
     named |= {
         f"{Path(each).parent.name}.{Path(each).stem}": name
-        for name, files in SLICES.items()
+        for name, files in slices.items()
         for each in files
     }
-    counts: dict[tuple[str, str], Count] = defaultdict(Count)
+    counts: Results = defaultdict(Count)
     for case in ET.parse(file).iter("testcase"):  # noqa: S314 - pytest wrote it just now
         if case.find("skipped") is not None:
             continue
         place = str(case.get("classname"))
         what = next(name for stem, name in named.items() if stem in place)
         form = next((form for form in _FORMATS if re.search(form, f"{place} {case.get('name')}")), "both")
+        form = "both" if what in TRYOUT else form
         count = counts[what, form]
         if case.find("failure") is None and case.find("error") is None:
             count.passed += 1
         else:
             count.failed += 1
-    return dict(counts)
+    return dict(sorted(counts.items()))
 
 
 def table(rows: list[tuple[Line, str, tuple[str, str], Count]]) -> str:
     """A row for each release line of Spark, format and slice."""
-    lines = [f"{'Spark':8}{'Python':8}{'format':9}{'version':9}{'what':10}result"]
+    lines = [f"{'Spark':8}{'Python':8}{'format':9}{'version':9}{'what':12}result"]
     for line, python, (what, form), count in rows:
         version = line.version(form) if form in line.jars else ""
-        lines.append(f"{line.spark:8}{python:8}{form:9}{version:9}{what:10}{count}")
+        lines.append(f"{line.spark:8}{python:8}{form:9}{version:9}{what:12}{count}")
     return "\n".join(lines)
-
-
-def run(*command: str) -> None:
-    """Run a program to its end; raises CalledProcessError."""
-    subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

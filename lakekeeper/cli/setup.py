@@ -133,7 +133,9 @@ def with_setup(command: Callable[..., int], *, hidden: AbstractSet[str] = frozen
         name: _hidden(hint) if name in hidden else hint
         for name, hint in get_type_hints(Setup, include_extras=True).items()
     }
-    own = get_type_hints(command, include_extras=True)
+    # On Python 3.10, get_type_hints adds Optional to the annotation of an argument whose default is None. Typer then
+    # sees neither its help nor that it is positional.
+    own = inspect.get_annotations(command, eval_str=True)
     mine = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.keys import quote
-from lakekeeper.errors import AdapterError, NotFound, OptionError, reason
+from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
 from lakekeeper.spark.shims import shim
 from lakekeeper.spi import TableName
 
 DROPPED = "__lakekeeper_trash_"
 """Part of the names of dropped tables that can be restored."""
+_REFUSALS = frozenset({"NotAuthorizedException", "ForbiddenException"})
+"""What a REST catalog's client throws for the status 401 and 403."""
 
 
 def resolve(spark: Any, text: str) -> TableName:
@@ -147,6 +149,11 @@ def _no_catalog(spark: Any, name: str) -> str:
 
 
 def _no_answer(catalog: str, error: BaseException) -> str:
+    if any(kind.rpartition(".")[2] in _REFUSALS for kind, _ in causes(error)):
+        conf = f"spark.sql.catalog.{catalog}"
+        return (
+            f"catalog '{catalog}' refuses access (check {conf}.token or {conf}.credential): {reason(error)}"
+        )
     return f"catalog '{catalog}' does not answer: {reason(error)}"
 
 

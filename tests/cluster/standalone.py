@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,44 +54,32 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """Runs until the end of the block; its logs are in ``folder``."""
+def cluster(folder: Path, *, spark: Path = _SPARK, env: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """Runs until the end of the block; its logs are in ``folder``. ``spark`` is its installation."""
     port, page = free_port(), free_port()
+    program, given = str(spark / "bin" / "spark-class"), env or environment()
     found = Cluster(f"spark://127.0.0.1:{port}", page)
     with ExitStack() as ending:
-        master = _daemon(
-            ending,
-            folder,
-            "master.Master",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            "--webui-port",
-            str(page),
-        )
+        start = partial(_daemon, ending, folder, program, given)
+        host = ("--host", "127.0.0.1")
+        master = start("master.Master", *host, "--port", str(port), "--webui-port", str(page))
         listening(port, master)
         listening(page, master)
         for number in range(_WORKERS):
-            size = ["--cores", "1", "--memory", "1g"]
-            place = [
-                "--host",
-                "127.0.0.1",
-                "--webui-port",
-                "0",
-                "--work-dir",
-                str(folder / f"worker-{number}"),
-            ]
-            _daemon(ending, folder, "worker.Worker", *size, *place, found.master)
+            size = ("--cores", "1", "--memory", "1g")
+            place = ("--webui-port", "0", "--work-dir", str(folder / f"worker-{number}"))
+            start("worker.Worker", *host, *size, *place, found.master)
         yield found
 
 
-def _daemon(ending: ExitStack, folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _daemon(
+    ending: ExitStack, folder: Path, program: str, env: Mapping[str, str], name: str, *arguments: str
+) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     log = ending.enter_context((folder / f"{name}.log").open("ab"))
     process = subprocess.Popen(
-        [*BOUND, str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments],
-        env=environment(),
+        [*BOUND, program, f"org.apache.spark.deploy.{name}", *arguments],
+        env=env,
         stdout=log,
         stderr=log,
         start_new_session=True,

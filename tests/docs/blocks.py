@@ -67,16 +67,18 @@ def to_run(page: Path) -> list[Block]:
     """The steps of a reader of a page, in order; first those that the page says it builds on."""
     text = page.read_text()
     before = (
-        [block for section in _SECTIONS for block in blocks(_section(section))] if _BEFORE in text else []
+        [block for heading in _SECTIONS for block in blocks(section(QUICKSTART, heading))]
+        if _BEFORE in text
+        else []
     )
     return [block for block in (*before, *blocks(text)) if block.runs]
 
 
-def _section(heading: str) -> str:
-    """A section of the quickstart."""
-    after = QUICKSTART.read_text().partition(f"\n{heading}\n")[2]
+def section(page: Path, heading: str) -> str:
+    """A section of a page. Raises ValueError where there is none."""
+    after = page.read_text().partition(f"\n{heading}\n")[2]
     if not after:
-        raise ValueError(f"the quickstart has no section {heading!r}")
+        raise ValueError(f"{page.name} has no section {heading!r}")
     return after.partition("\n## ")[0]
 
 
@@ -100,6 +102,7 @@ def run(block: Block, names: dict[str, Any], page: Path) -> None:
     """
     try:
         if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.code)
         elif block.kind == "python":
             _python(block, names, page)

@@ -14,6 +14,8 @@ from pyspark.sql.conf import RuntimeConfig
 import lakekeeper as lk
 from lakekeeper.errors import AdapterError, NotFound, OptionError
 from lakekeeper.spark.identifiers import Expanded, expand, resolve
+from tests.oracles.admission import with_token
+from tests.oracles.rest_catalog import rest_catalog
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
 
@@ -220,6 +222,26 @@ def test_a_catalog_that_is_down_has_not_lost_the_table(
     assert f"{text}: {said}" in str(raised.value)
     assert "An error occurred while calling" not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_wrong_token_is_one_sentence_that_names_the_conf(
+    spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
+) -> None:
+    with rest_catalog(tmp_path, admits=with_token("the-right-one")) as address:
+        confs.set("spark.sql.catalog.locked", "org.apache.iceberg.spark.SparkCatalog")
+        for key, value in {"type": "rest", "uri": address, "token": "the-wrong-one"}.items():
+            confs.set(f"spark.sql.catalog.locked.{key}", value)
+        (found,) = expand(spark, ("locked.names.*",))
+        with pytest.raises(AdapterError) as raised:
+            lk.table(spark, "locked.names.events")
+    conf = "spark.sql.catalog.locked"
+    sentence = (
+        f"catalog 'locked' refuses access (check {conf}.token or {conf}.credential): NotAuthorizedException: "
+    )
+    for said in (found.error, str(raised.value)):
+        assert sentence in said
+        assert "\n" not in said
+        assert "the-wrong-one" not in said
 
 
 def test_an_unknown_catalog_is_reported_with_the_known_ones(spark: SparkSession, home: Path) -> None:
