@@ -43,7 +43,7 @@ def listed(adds: pa.Table, state: State, found: Sequence[Found]) -> pa.Table | N
 
 
 def _listed(adds: pa.Table, state: State, found: Sequence[Found]) -> pa.Table:
-    stats = _parsed(adds["stats"], found)
+    stats = parsed_stats(adds["stats"], found)
     level, key_id = _places(adds)
     plain = ("path", "bytes", "added_at", "deleted_rows", "delete_bytes", "delete_id")
     made: dict[str, Any] = {name: adds[name] for name in plain}
@@ -56,7 +56,7 @@ def _listed(adds: pa.Table, state: State, found: Sequence[Found]) -> pa.Table:
     return pa.table(made)
 
 
-def _parsed(stats: pa.ChunkedArray, found: Sequence[Found]) -> pa.Table:
+def parsed_stats(stats: pa.ChunkedArray, found: Sequence[Found]) -> pa.Table:
     """The statistics with the row count and the bounds of the key, one row for each file."""
     schema = _schema(found)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")

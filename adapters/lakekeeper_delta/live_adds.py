@@ -51,7 +51,7 @@ def live_adds(log: Log, state: State) -> pa.Table | None:
         files = LogFiles(log)
         segment = files.segment(state)
         names = tuple(physical_name(state, name) for name in state.partition_columns)
-        added, touched = _replayed(map(files.commit, segment.commits), names)
+        added, touched = replayed(map(files.commit, segment.commits), names)
         parts = [added]
         for file in segment.checkpoint:
             parts += _of_checkpoint(files.checkpoint(file), names, touched)
@@ -70,7 +70,7 @@ def live_bytes(log: Log, state: State) -> int | None:
     return None if adds is None else int(pc.sum(adds["bytes"]).as_py() or 0)
 
 
-def _replayed(commits: Iterable[bytes], names: Sequence[str]) -> tuple[pa.Table, pa.Array]:
+def replayed(commits: Iterable[bytes], names: Sequence[str]) -> tuple[pa.Table, pa.Array]:
     """The files that commits added and did not remove, and the identities of all files in them."""
     schema = _schema(names)
     added, removed = [_columns(pa.array([], schema.field("add").type), names)], []

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper_delta.driver_listing import _parsed
+from lakekeeper_delta.driver_listing import parsed_stats
 from lakekeeper_delta.file_marks import KEY_TAG, LEVEL_TAG, vector_id
-from lakekeeper_delta.live_adds import _replayed
+from lakekeeper_delta.live_adds import replayed
 from lakekeeper_delta.log_files import Unlike
 
 _VECTOR = {
@@ -60,7 +60,7 @@ def test_the_last_action_of_a_file_counts(history: list[list[tuple[bool, Any]]])
         for actions in history
     ]
     texts = ["\n".join(map(json.dumps, commit)).encode() + b"\n" for commit in commits]
-    found, touched = _replayed(texts, ("p", "q"))
+    found, touched = replayed(texts, ("p", "q"))
     rows = found.to_pylist()
     assert sorted((row["path"], row["delete_id"], row["bytes"]) for row in rows) == _replay(commits)
     assert all(row["deleted_rows"] == (3 if row["delete_id"] else 0) for row in rows)
@@ -77,7 +77,7 @@ def test_the_last_action_of_a_file_counts(history: list[list[tuple[bool, Any]]])
 @pytest.mark.parametrize("kind", ["add", "remove"])
 def test_paths_that_delta_spells_differently(path: str, kind: str) -> None:
     with pytest.raises(Unlike):
-        _replayed([json.dumps({kind: _add(path, None, 1)}).encode()], ())
+        replayed([json.dumps({kind: _add(path, None, 1)}).encode()], ())
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,22 @@ def test_paths_that_delta_spells_differently(path: str, kind: str) -> None:
 )  # fmt: skip
 def test_values_of_another_type(change: dict[str, Any]) -> None:
     with pytest.raises((Unlike, pa.ArrowInvalid)):
-        _replayed([json.dumps({"add": {**_add("a", None, 1), **change}}).encode()], ("p",))
+        replayed([json.dumps({"add": {**_add("a", None, 1), **change}}).encode()], ("p",))
 
 
 def test_a_commit_that_is_cut_off() -> None:
     text = "\n".join(json.dumps({"add": _add(path, None, 1)}) for path in "ab").encode()
     for end in range(len(text) // 2 + 2, len(text)):
         with pytest.raises(pa.ArrowInvalid):
-            _replayed([text[:end]], ())
+            replayed([text[:end]], ())
 
 
 @pytest.mark.parametrize("text", ["null", "null\nnull", " null", "7"])
 def test_lines_that_are_not_objects(text: str) -> None:
     with pytest.raises(Unlike):
-        _replayed([text.encode()], ())
+        replayed([text.encode()], ())
     with pytest.raises(Unlike):
-        _parsed(pa.chunked_array([pa.array([text])]), ())
+        parsed_stats(pa.chunked_array([pa.array([text])]), ())
 
 
 @given(st.lists(st.none() | st.recursive(
@@ -112,7 +112,7 @@ def test_lines_that_are_not_objects(text: str) -> None:
 def test_statistics_are_one_row_for_each_file(texts: list[str | None]) -> None:
     """Row counts are those of a JSON parser, file by file, or Spark reads them."""
     try:
-        parsed = _parsed(pa.chunked_array([pa.array(texts, pa.string())]), ())
+        parsed = parsed_stats(pa.chunked_array([pa.array(texts, pa.string())]), ())
     except (Unlike, pa.ArrowInvalid):
         return
     expected = [json.loads(text).get("numRecords") if text is not None else None for text in texts]
