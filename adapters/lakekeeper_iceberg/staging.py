@@ -257,10 +257,8 @@ def own_paths(jvm: Iceberg, table: Any, paths: Iterable[str]) -> list[str]:
 def delete_own(jvm: Iceberg, table: Any, paths: Iterable[str]) -> None:
     """Delete files below the table's own folders; a missing file is not an error."""
     io = table.io()
-    if (
-        table.operations().current() is None
-    ):  # the table was dropped, and with it went the knowledge of its location
-        return
+    if table.operations().current() is None:
+        return  # the table was dropped, so its location is no longer known
     for path in own_paths(jvm, table, paths):
         with suppress(Exception):  # already deleted, or left as an orphan for the next vacuum
             io.deleteFile(path)
