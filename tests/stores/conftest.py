@@ -159,6 +159,12 @@ def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs, objects: Objects) -> Store
 
 
 @pytest.fixture
+def relay(kind: Kind, s3: FaultyS3, gcs: GcsRelay) -> FaultyS3:
+    """The relay in front of the store of a kind."""
+    return gcs if kind.store == "gcs" else s3
+
+
+@pytest.fixture
 def name() -> str:
     """A name that no other test uses."""
     return f"t{uuid.uuid4().hex[:10]}"

@@ -178,7 +178,7 @@ class Relay(BaseHTTPRequestHandler):
         """Tests have no use for an access log."""
 
     def _relay(self) -> None:
-        body = self._body()
+        body = self.received()
         address = urlsplit(self.path)
         query = {name: found[0] for name, found in parse_qs(address.query, keep_blank_values=True).items()}
         call = self.call_of(unquote(address.path), query, body)
@@ -237,7 +237,8 @@ class Relay(BaseHTTPRequestHandler):
             return Call("list", query.get("prefix", ""), conditional)
         return Call(self.command.lower(), key, conditional)
 
-    def _body(self) -> bytes:
+    def received(self) -> bytes:
+        """The body of the current request."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = []

@@ -134,9 +134,9 @@ class _GcsCalls(Relay):
             return Answer(200, _JSON, json.dumps(json.loads(copied.body)["resource"]).encode())
         return copied
 
-    def _body(self) -> bytes:
+    def received(self) -> bytes:
         """The body, decompressed: the emulator takes no empty one that is compressed."""
-        body = super()._body()
+        body = super().received()
         if self.headers.get("Content-Encoding") == "gzip":
             del self.headers["Content-Encoding"]
             return gzip.decompress(body)
