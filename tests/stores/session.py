@@ -93,7 +93,7 @@ def hdfs_confs(root: str, home: Path) -> dict[str, str]:
 def gcs_confs(address: str, home: Path) -> dict[str, str]:
     """What a user sets to reach a Google Cloud Storage at an address without credentials, and catalogs on it.
 
-    gc   SQLite      gch   a Hadoop catalog
+    gc   SQLite      gch   a Hadoop catalog; renames copy, as with a connector older than 3.1
     """
     return {
         "spark.driver.extraClassPath": str(connector()),
@@ -101,6 +101,8 @@ def gcs_confs(address: str, home: Path) -> dict[str, str]:
         "spark.hadoop.fs.gs.auth.type": "UNAUTHENTICATED",
         **_catalog("gc", f"gs://{gcs.LAKE}/gc", home),
         **_catalog("gch", f"gs://{gcs.LAKE}/gch"),
+        "spark.sql.catalog.gch.hadoop.fs.gs.operation.move.enable": "false",
+        "spark.sql.catalog.gch.hadoop.fs.gs.impl.disable.cache": "true",
     }
 
 
