@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import NOTE_READERS, says_it_exists
+from lakekeeper.spark.jvm import NOTE_READERS, NOTE_READS, repeated_if_refused, says_it_exists
 from lakekeeper_delta.filesystem import missing
 from lakekeeper_delta.native import Log
 
@@ -33,6 +33,9 @@ class DeltaNotes:
 
     def read(self, name: str) -> str | None:
         """The text under a name; None if it does not exist."""
+        return self._read(name)
+
+    def _read(self, name: str, reads: int = NOTE_READS) -> str | None:
         try:
             place, files = self._place(name)
             if not files.exists(place):
@@ -43,8 +46,9 @@ class DeltaNotes:
             finally:
                 stream.close()
         except Exception as error:
-            if missing(error):  # it was removed after the first call
-                return None
+            if reads > 1 and missing(error):
+                # It was removed after the first call, or replaced: Google's connector reads the version it has found.
+                return self._read(name, reads - 1)
             raise AdapterError(
                 f"{self._log.name}: {FOLDER}/{name} cannot be read ({reason(error)})"
             ) from error
@@ -74,7 +78,8 @@ class DeltaNotes:
         try:
             place, files = self._place(name)
             if _scheme(place, files) not in _RENAMING:
-                _write(files, place, text, over=True)  # an object is visible as a whole, or not at all
+                # An object is visible as a whole, or not at all.
+                repeated_if_refused(lambda: _write(files, place, text, over=True))
                 return
             beside = self._place(f"{name}.{uuid.uuid4().hex}.tmp")[0]
             try:

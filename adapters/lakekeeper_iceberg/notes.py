@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import NOTE_READERS, causes, says_it_exists
+from lakekeeper.spark.jvm import NOTE_READERS, NOTE_READS, causes, repeated_if_refused, says_it_exists
 from lakekeeper_iceberg import s3
 from lakekeeper_iceberg.filesystem import OF_HADOOP, through_hadoop
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = "_lakekeeper"
-_NOT_FOUND = "org.apache.iceberg.exceptions.NotFoundException"
+_NOT_FOUND = ("org.apache.iceberg.exceptions.NotFoundException", "java.io.FileNotFoundException")
 
 
 class IcebergNotes:
@@ -31,9 +31,12 @@ class IcebergNotes:
         return 1 if system and str(system.getUri().getScheme()) == "file" else NOTE_READERS
 
     def read(self, name: str) -> str | None:
+        return self._read(name)
+
+    def _read(self, name: str, reads: int = NOTE_READS) -> str | None:
         try:
-            found = self._table.io().newInputFile(self._place(name))
-            if not found.exists():
+            found = self._found(name)
+            if found is None:
                 return None
             stream = found.newStream()
             try:
@@ -41,9 +44,20 @@ class IcebergNotes:
             finally:
                 stream.close()
         except Exception as error:
+            if reads > 1 and _is_missing(error):
+                # It was removed after the first call, or replaced: Google's connector reads the version it has found.
+                return self._read(name, reads - 1)
+            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be read ({reason(error)})") from error
+
+    def _found(self, name: str) -> Any:
+        """The InputFile of a note; None if it does not exist: the FileIO in memory raises that."""
+        try:
+            found = self._table.io().newInputFile(self._place(name))
+            return found if found.exists() else None
+        except Exception as error:
             if _is_missing(error):
                 return None
-            raise AdapterError(f"{self._name}: {FOLDER}/{name} cannot be read ({reason(error)})") from error
+            raise
 
     def keep(self, name: str, text: str) -> str:
         there = self.read(name)
@@ -66,13 +80,11 @@ class IcebergNotes:
         aside = f"{place}.{uuid.uuid4().hex}.tmp"
         try:
             system = self._renames(place)
-            stream = self._table.io().newOutputFile(aside if system else place).createOrOverwrite()
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
             if system:
+                self._overwrite(aside, text)
                 self._rename_over(system, aside, place)
+            else:
+                repeated_if_refused(lambda: self._overwrite(place, text))
         except Exception as error:
             raise AdapterError(
                 f"{self._name}: {FOLDER}/{name} cannot be written ({reason(error)})"
@@ -88,6 +100,13 @@ class IcebergNotes:
                 raise AdapterError(
                     f"{self._name}: {FOLDER}/{name} cannot be removed ({reason(error)})"
                 ) from error
+
+    def _overwrite(self, place: str, text: str) -> None:
+        stream = self._table.io().newOutputFile(place).createOrOverwrite()
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
 
     def _create(self, place: str, data: bytes) -> None:
         """Write a note that does not exist yet. Raises if it exists, also if another writer creates it meanwhile."""
@@ -149,5 +168,5 @@ class IcebergNotes:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether a file does not exist: the in-memory FileIO raises that where others only answer exists()."""
-    return any(name == _NOT_FOUND for name, _ in causes(error))
+    """Whether an error says that a file does not exist."""
+    return any(name in _NOT_FOUND for name, _ in causes(error))

@@ -74,7 +74,9 @@ class _Staged:
 _KEPT_RUNS = 16
 _READ_FROM = "metadata file"  # that a snapshot was read from, in its memo
 _LISTED = "listing"  # by which a snapshot is brought up to date, in its memo
-_S3 = ("s3", "s3a", "s3n")
+_S3, _GCS = ("S3", "docs/how-to/s3.md"), ("Google Cloud Storage", "docs/how-to/gcs.md")
+_RENAMES_COPY = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GCS}
+"""By scheme: stores whose clients copy a file to rename it, over one that exists, and the page about each."""
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -189,22 +191,26 @@ class IcebergTable:
         check_supported(self.table, metadata, self._schema(metadata))
 
     def require_writable(self, options: Options) -> None:
-        """Raise Unsupported where two drivers can overwrite each other's commits: a Hadoop catalog on S3.
+        """Raise Unsupported where two drivers can overwrite each other's commits: a Hadoop catalog on some stores.
 
         A Hadoop catalog checks whether the next metadata file exists and then renames a file to that name; its lock
-        covers one JVM only. Also for a table in Nessie that :func:`nessie.require_writable` refuses.
+        covers one JVM only. Google's connector since 3.1 moves a file in one step, over none that exists; older ones,
+        and newer ones where an operator says so, copy it.
+
+        Also for a table in Nessie that :func:`nessie.require_writable` refuses.
         """
         operations, location = self._table.operations(), str(self._table.location())
         nessie.require_writable(self._jvm, self.table, operations)
         if options.session.single_driver or not _of_hadoop_catalog(operations):
             return
-        if scheme_of(self._jvm, operations.io(), location) in _S3:
+        store = _RENAMES_COPY.get(scheme_of(self._jvm, operations.io(), location))
+        if store is not None:
             raise Unsupported(
                 self.table,
-                "a Hadoop catalog on S3",
+                f"a Hadoop catalog on {store[0]}",
                 f"on {location} two drivers can overwrite each other's commits; nothing was written. Use one that "
                 "swaps metadata atomically (REST, JDBC, Glue, Hive), or, if no other driver ever writes to it, set "
-                f"{CONF_PREFIX}single-driver=true; see docs/how-to/s3.md",
+                f"{CONF_PREFIX}single-driver=true; see {store[1]}",
             )
 
     def properties(self) -> Mapping[str, str]:

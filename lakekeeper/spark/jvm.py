@@ -9,7 +9,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,10 @@ _BETWEEN = "\x00"  # no path contains it
 NOTE_READERS = 16
 """Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
-_REFUSED_PUT = re.compile(r"Status Code: (409|412)\b")
-"""How the AWS SDK says that a conditional put found an object, or another put that has not ended yet."""
+NOTE_READS = 5
+"""How often a note is looked for that another writer removes, or replaces, between the look and the read."""
+_REFUSED_PUT = re.compile(r"Status Code: (409|412)\b|^412 Precondition Failed\b")
+"""How the AWS SDK and Google's connector say that a put did not find what it expected, or found an unfinished put."""
 _VISIBLE_AT_ONCE = ("hdfs", "viewfs")  # a file is seen while it is written, and a rename is one step
 _NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)")
 """What Spark's, Iceberg's and Hive's exceptions about missing tables are named."""
@@ -49,6 +51,19 @@ def require_classic(spark: Any) -> None:
 def says_it_exists(error: BaseException) -> bool:
     """Whether an error of creating a file says that the file exists: by its class, or by the answer of a store."""
     return any("AlreadyExists" in kind or _REFUSED_PUT.search(text) for kind, text in causes(error))
+
+
+def repeated_if_refused(put: Callable[[], None], puts: int = 5) -> None:
+    """Replace an object, again if another writer does so at the same time.
+
+    Google's connector replaces only the version that it found when the stream was opened.
+    """
+    try:
+        put()
+    except Exception as error:
+        if puts == 1 or not any(_REFUSED_PUT.search(text) for _, text in causes(error)):
+            raise
+        repeated_if_refused(put, puts - 1)
 
 
 def says_no_such_table(error: BaseException) -> bool:

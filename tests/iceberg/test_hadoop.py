@@ -1,4 +1,4 @@
-"""A Hadoop catalog on S3 loses commits of concurrent drivers: nothing is committed there undeclared."""
+"""A Hadoop catalog on S3 or Google Cloud Storage loses commits of concurrent drivers: none is made undeclared."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ def table(operations: str, location: str) -> IcebergTable:
     return IcebergTable(jvm, TableName("db.t", "iceberg", "db.t"), java)
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "S3N"])
-def test_a_hadoop_catalog_on_s3_is_refused(scheme: str) -> None:
+@pytest.mark.parametrize(
+    "scheme, store", [("s3", "S3"), ("s3a", "S3"), ("S3N", "S3"), ("gs", "Google Cloud Storage")]
+)
+def test_a_hadoop_catalog_on_s3_is_refused(scheme: str, store: str) -> None:
     adapter = table("hadoop.HadoopTableOperations", f"{scheme}://bucket/t")
-    with pytest.raises(Unsupported, match=r"Hadoop catalog on S3.*spark\.lakekeeper\.single-driver=true"):
+    refused = rf"Hadoop catalog on {store}.*spark\.lakekeeper\.single-driver=true"
+    with pytest.raises(Unsupported, match=refused):
         adapter.require_writable(resolve({}))
     with pytest.raises(Unsupported):
         adapter.require_writable(resolve({}, properties={"lakekeeper.single-driver": "true"}))
@@ -40,6 +43,7 @@ def test_a_hadoop_catalog_on_s3_is_refused(scheme: str) -> None:
         ("hadoop.HadoopTableOperations", "hdfs://name/t"),
         ("hadoop.HadoopTableOperations", "file:/t"),
         ("jdbc.JdbcTableOperations", "s3://bucket/t"),
+        ("jdbc.JdbcTableOperations", "gs://bucket/t"),
         ("rest.RESTTableOperations", "s3://bucket/t"),
         ("aws.glue.GlueTableOperations", "s3://bucket/t"),
     ],

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.stores.bucket import Bucket, listing
+from tests.stores.bucket import listing
+from tests.stores.store import Store
 
 SLOW_DOWN = "slow down"
 LOST_ANSWER = "lost answer"
@@ -58,13 +59,15 @@ class Call:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
+    """What a server answers."""
+
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
 
 
-_CHANGED = _Answer(
+_CHANGED = Answer(
     400,
     (("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-ErrorType", "ConcurrentModificationException")),
     b'{"__type": "ConcurrentModificationException", "Message": "Update table failed due to concurrent modifications."}',
@@ -76,8 +79,8 @@ class FaultyS3(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, host: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Relay)
+    def __init__(self, host: str, relay: type[Relay] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), relay or Relay)
         self.host = host
         self.page = 1_000
         """Keys in a page of a listing, at most."""
@@ -96,23 +99,23 @@ class FaultyS3(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def arm(self, bucket: Bucket, prefix: str, at: int = -1, mode: str = "", *, times: int = 1) -> None:
+    def arm(self, store: Store, prefix: str, at: int = -1, mode: str = "", *, times: int = 1) -> None:
         """Make the call with this number fail, of those below ``prefix``, and the ones after it up to ``times``.
 
         -1: only count.
         """
-        self._arm(bucket, prefix, mode)
+        self._arm(store, prefix, mode)
         with self._counting:
             self._at, self._times, self._each = at, times, False
 
-    def arm_each(self, bucket: Bucket, prefix: str, mode: str) -> None:
+    def arm_each(self, store: Store, prefix: str, mode: str) -> None:
         """Fail the first attempt of each call below ``prefix`` that can fail in this way."""
-        self._arm(bucket, prefix, mode)
+        self._arm(store, prefix, mode)
         with self._counting:
             self._at, self._each = -1, True
 
-    def _arm(self, bucket: Bucket, prefix: str, mode: str) -> None:
-        before = bucket.entries(prefix)
+    def _arm(self, store: Store, prefix: str, mode: str) -> None:
+        before = store.entries(prefix)
         with self._counting:
             self._before, self._prefix, self._mode = before, prefix, mode
             self._calls, self._failed = [], set()
@@ -140,17 +143,21 @@ class FaultyS3(ThreadingHTTPServer):
                 return self._mode
             return self._mode if self._at <= number < self._at + self._times and self._at >= 0 else ""
 
-    def stale(self, query: dict[str, str]) -> bytes:
-        """A listing as it was before the run."""
-        return listing(self._before, query.get("prefix", ""), query.get("delimiter", ""))
+    @property
+    def before(self) -> dict[str, str]:
+        """The entries of a listing before the run."""
+        return self._before
 
     def handle_error(self, *_: object) -> None:
         """Clients that close the connection are part of the tests."""
 
 
-class _Relay(BaseHTTPRequestHandler):
+class Relay(BaseHTTPRequestHandler):
     """One connection."""
 
+    busy = Answer(503, (("Content-Type", "application/xml"),), _BUSY)
+    page_size = "max-keys"
+    """The parameter of a listing that limits its page."""
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # an answer leaves in one piece
     disable_nagle_algorithm = True
@@ -171,43 +178,49 @@ class _Relay(BaseHTTPRequestHandler):
         """Tests have no use for an access log."""
 
     def _relay(self) -> None:
-        body = self._body()
+        body = self.received()
         address = urlsplit(self.path)
         query = {name: found[0] for name, found in parse_qs(address.query, keep_blank_values=True).items()}
-        call = self._call(unquote(address.path), query, body)
+        call = self.call_of(unquote(address.path), query, body)
         barrier = self.server.held(call)
         if barrier is not None:
             barrier.wait(_PATIENCE)
         fault = self.server.fault(call, (call.verb, self.path, self.headers.get("Range", "")))
         if fault == SLOW_DOWN:
-            self._answer(_Answer(503, (("Content-Type", "application/xml"),), _BUSY))
+            self._answer(self.busy)
         elif fault == STALE:
-            self._answer(_Answer(200, (("Content-Type", "application/xml"),), self.server.stale(query)))
+            self._answer(self.stale(query))
         else:
             self._pass_on(call, body, fault)
 
     def _pass_on(self, call: Call, body: bytes, fault: str) -> None:
         if self.command in ("GET", "HEAD"):
-            found = self._ask(call, body)
+            found = self.ask(call, body)
         else:
             with self.server.storing:
-                found = _CHANGED if self._outdated(call, body) else self._ask(call, body)
+                found = self.refused(call, body) or self.ask(call, body)
         if fault == LOST_ANSWER:
             self.close_connection = True
         else:
             self._answer(found, cut_off=fault == CUT_OFF)
 
-    def _outdated(self, call: Call, body: bytes) -> bool:
-        """Whether this updates a version of a table in Glue that is not the current one."""
+    def stale(self, query: dict[str, str]) -> Answer:
+        """A listing as it was before the run."""
+        found = listing(self.server.before, query.get("prefix", ""), query.get("delimiter", ""))
+        return Answer(200, (("Content-Type", "application/xml"),), found)
+
+    def refused(self, call: Call, body: bytes) -> Answer | None:
+        """The answer to an update of a version of a table in Glue that is not the current one; None to others."""
         if call.verb != "UpdateTable":
-            return False
+            return None
         asked = json.loads(body)
         wanted = {"DatabaseName": asked["DatabaseName"], "Name": asked["TableInput"]["Name"]}
-        found = self._ask(call, json.dumps(wanted).encode(), target="AWSGlue.GetTable")
+        found = self.ask(call, json.dumps(wanted).encode(), target="AWSGlue.GetTable")
         current = json.loads(found.body).get("Table", {}).get("VersionId")
-        return "VersionId" in asked and asked["VersionId"] != current
+        return _CHANGED if "VersionId" in asked and asked["VersionId"] != current else None
 
-    def _call(self, path: str, query: dict[str, str], body: bytes) -> Call:
+    def call_of(self, path: str, query: dict[str, str], body: bytes) -> Call:
+        """What the current request is, by its path, decoded."""
         glue, _, name = self.headers.get("X-Amz-Target", "").partition(".")
         if glue == "AWSGlue":
             asked = json.loads(body or b"{}")
@@ -224,7 +237,8 @@ class _Relay(BaseHTTPRequestHandler):
             return Call("list", query.get("prefix", ""), conditional)
         return Call(self.command.lower(), key, conditional)
 
-    def _body(self) -> bytes:
+    def received(self) -> bytes:
+        """The body of the current request."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = []
@@ -234,11 +248,11 @@ class _Relay(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _ask(self, call: Call, body: bytes, *, target: str = "") -> _Answer:
+    def ask(self, call: Call, body: bytes, *, target: str = "") -> Answer:
         """The server's answer; with ``target``, to this call of Glue instead."""
         path = self.path
         if call.verb == "list" and self.server.page < 1_000:
-            path += f"&max-keys={self.server.page}"
+            path += f"&{self.page_size}={self.server.page}"
         server = http.client.HTTPConnection(self.server.host, timeout=_PATIENCE)
         try:
             headers = {
@@ -252,11 +266,11 @@ class _Relay(BaseHTTPRequestHandler):
             size = found.getheader("Content-Length")
             if self.command == "HEAD" and size is not None:
                 shown = (*shown, ("Content-Length", size))
-            return _Answer(found.status, shown, found.read())
+            return Answer(found.status, shown, found.read())
         finally:
             server.close()
 
-    def _answer(self, answer: _Answer, *, cut_off: bool = False) -> None:
+    def _answer(self, answer: Answer, *, cut_off: bool = False) -> None:
         self.send_response(answer.status)
         for name, value in answer.headers:
             self.send_header(name, value)

@@ -1,4 +1,4 @@
-"""The kinds of tables on S3 and HDFS: a format, the client that reaches the store, and the catalog.
+"""The kinds of tables on S3, HDFS and Google Cloud Storage: a format, the client of the store, and the catalog.
 
 Rows are read by Spark and by a reader without Spark, which reaches the store past a relay.
 """
@@ -44,8 +44,10 @@ class Kind:
         return not self.catalog
 
     @property
-    def on_hdfs(self) -> bool:
-        return self.name.startswith("hdfs-")
+    def store(self) -> str:
+        """``s3``, ``hdfs`` or ``gcs``, by the name."""
+        first = self.name.partition("-")[0]
+        return first if first in ("hdfs", "gcs") else "s3"
 
     def table(self, spark: SparkSession, store: Store, name: str) -> StoreTable:
         """The table of this name, which need not exist; a bucket names the server."""
@@ -82,7 +84,11 @@ last one with a plain path for a warehouse."""
 
 ONE_OF_EACH_ON_HDFS = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceberg-hadoop")}
 """One of each format, for tests that take long."""
-KINDS = ON_S3 | ON_HDFS
+
+ON_GCS = _by_name(Kind("gcs-delta"), Kind("gcs-iceberg-jdbc", "gc", 3))
+"""By Google's connector for Hadoop, and by HadoopFileIO on it under a SQLite catalog."""
+
+KINDS = ON_S3 | ON_HDFS | ON_GCS
 
 TRIED_ONCE = _by_name(
     Kind("delta, no retries", bucket=IMPATIENT), Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT)

@@ -25,6 +25,8 @@ _TITLES = {
     "hdfs-iceberg-jdbc": "Iceberg JDBC, hdfs:///",
     "hdfs-iceberg-hadoop": "Iceberg Hadoop catalog",
     "hdfs-iceberg-plain": "Iceberg Hadoop catalog, plain path",
+    "gcs-delta": "Delta",
+    "gcs-iceberg-jdbc": "Iceberg JDBC, HadoopFileIO",
 }
 _BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 

@@ -1,4 +1,4 @@
-"""A Spark session whose tables are on S3 and HDFS: Delta at paths, Iceberg in several catalogs."""
+"""A Spark session with tables on S3, HDFS and Google Cloud Storage: Delta at paths, Iceberg in several catalogs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.stores import gcs
 from tests.stores.bucket import IMPATIENT, KEYS, LAKE, REGION
+from tests.stores.fake_gcs import connector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,15 +33,16 @@ EXCLUDED = (
 
 @dataclass(frozen=True)
 class Places:
-    """The addresses of the S3, the HDFS and the REST catalog, and the folder of the other catalogs' databases."""
+    """The addresses of the stores and the REST catalog, and the folder of the other catalogs' databases."""
 
     s3: str
     hdfs: str
     rest: str
     home: str
+    gcs: str
 
 
-CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp")
+CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp", "gc", "gch")
 
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
 _KEYS = f"-Daws.accessKeyId={KEYS['access']} -Daws.secretAccessKey={KEYS['secret']}"
@@ -85,6 +88,22 @@ def hdfs_confs(root: str, home: Path) -> dict[str, str]:
         **_catalog("nn", "hdfs:///nn", home),
         **_catalog("nnh", f"{root}nnh"),
         **_catalog("nnp", "/nnp"),
+    }
+
+
+def gcs_confs(address: str, home: Path) -> dict[str, str]:
+    """What a user sets to reach a Google Cloud Storage at an address without credentials, and catalogs on it.
+
+    gc   SQLite      gch   a Hadoop catalog; renames copy, as with a connector older than 3.1
+    """
+    return {
+        "spark.driver.extraClassPath": str(connector()),
+        "spark.hadoop.fs.gs.storage.root.url": f"{address}/",
+        "spark.hadoop.fs.gs.auth.type": "UNAUTHENTICATED",
+        **_catalog("gc", f"gs://{gcs.LAKE}/gc", home),
+        **_catalog("gch", f"gs://{gcs.LAKE}/gch"),
+        "spark.sql.catalog.gch.hadoop.fs.gs.operation.move.enable": "false",
+        "spark.sql.catalog.gch.hadoop.fs.gs.impl.disable.cache": "true",
     }
 
 
@@ -145,7 +164,7 @@ def _catalog(name: str, warehouse: str, home: Path | None = None, address: str =
 
 
 def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on these stores, with the catalogs of `iceberg_catalogs` and `hdfs_confs`."""
+    """A session on these stores, with the catalogs of `iceberg_catalogs`, `hdfs_confs` and `gcs_confs`."""
     from lakekeeper.spark.session import local_session
 
     home = Path(places.home)
@@ -155,6 +174,7 @@ def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> 
         conf=s3_confs(places.s3)
         | iceberg_catalogs(home, places.s3, places.rest)
         | hdfs_confs(places.hdfs, home)
+        | gcs_confs(places.gcs, home)
         | dict(more or {}),
         master="local[2,4]",  # a task is tried four times, as on a cluster
         small_data=True,

@@ -1,4 +1,4 @@
-"""Faults at calls to S3, in a recluster of four groups and in the vacuum after it.
+"""Faults at calls to S3 and Google Cloud Storage, in a recluster of four groups and in the vacuum after it.
 
     recluster  c0 c1 c2 ✗ c4 …        ✗  503, a lost answer, half an answer, or a listing from before the run
     vacuum     c0 ✗ c2 …
@@ -23,14 +23,14 @@ import lakekeeper as lk
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from tests.opening import table_later
 from tests.sampling import ALL, VARIABLE
-from tests.stores.bucket import Bucket
 from tests.stores.faulty_s3 import MODES, Call, FaultyS3
-from tests.stores.kinds import ON_S3, TRIED_ONCE, Kind, StoreTable, of_kinds
+from tests.stores.kinds import ON_GCS, ON_S3, TRIED_ONCE, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, same_rows
+from tests.stores.store import Store
 
 _TAKEN = 4
-_EVERY = ON_S3 | TRIED_ONCE
+_EVERY = ON_S3 | TRIED_ONCE | ON_GCS
 
 
 @pytest.fixture(params=list(_EVERY.values()), ids=list(_EVERY))
@@ -51,19 +51,21 @@ def in_four_groups(table: StoreTable) -> StoreTable:
     return table
 
 
-def recluster(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: str = "") -> lk.MergeReport:
+def recluster(
+    table: StoreTable, relay: FaultyS3 | None = None, at: int = -1, mode: str = ""
+) -> lk.MergeReport:
     """Recluster the table, with faults after it was opened: a failed opening loses nothing."""
     opened = table.table()
-    if s3 is not None:
-        s3.arm(bucket_of(table), table.prefix, at, mode)
+    if relay is not None:
+        relay.arm(table.store, table.prefix, at, mode)
     return opened.recluster("k", policy="full")
 
 
-def vacuum(table: StoreTable, s3: FaultyS3 | None = None, at: int = -1, mode: str = "") -> VacuumReport:
+def vacuum(table: StoreTable, relay: FaultyS3 | None = None, at: int = -1, mode: str = "") -> VacuumReport:
     """The same for a vacuum, so many hours later that every leftover counts as dead."""
     opened = table_later(table.spark, table.sql, hours=200)
-    if s3 is not None:
-        s3.arm(bucket_of(table), table.prefix, at, mode)
+    if relay is not None:
+        relay.arm(table.store, table.prefix, at, mode)
     return opened.vacuum(orphans=True, **NOW)
 
 
@@ -79,30 +81,28 @@ def taken(calls: list[Call]) -> Iterator[tuple[int, str]]:
 
 
 @pytest.fixture
-def fresh(
-    spark: SparkSession, bucket: Bucket, kind: Kind, name: str, alone: None
-) -> Callable[[], StoreTable]:
+def fresh(spark: SparkSession, store: Store, kind: Kind, name: str, alone: None) -> Callable[[], StoreTable]:
     """Makes one table after another."""
     made: list[StoreTable] = []
 
     def make() -> StoreTable:
-        made.append(in_four_groups(kind.table(spark, bucket, f"{name}_{len(made)}")))
+        made.append(in_four_groups(kind.table(spark, store, f"{name}_{len(made)}")))
         return made[-1]
 
     return make
 
 
 def test_a_fault_in_a_recluster(
-    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes
+    fresh: Callable[[], StoreTable], kind: Kind, relay: FaultyS3, outcomes: Outcomes
 ) -> None:
     table = fresh()
-    assert done(recluster(table, s3)) == 4
-    calls, tried = s3.disarm(), 0
+    assert done(recluster(table, relay)) == 4
+    calls, tried = relay.disarm(), 0
     for at, mode in taken(calls):
         table = fresh()
         rows = table.spark_rows()
-        report = recluster(table, s3, at, mode)
-        seen = s3.disarm()
+        report = recluster(table, relay, at, mode)
+        seen = relay.disarm()
         about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
         assert done(report) == 4, about
         assert same_rows(table, rows), about
@@ -111,19 +111,19 @@ def test_a_fault_in_a_recluster(
 
 
 def test_a_fault_in_a_vacuum(
-    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes
+    fresh: Callable[[], StoreTable], kind: Kind, relay: FaultyS3, outcomes: Outcomes
 ) -> None:
     table = fresh()
     recluster(table)
-    expected = vacuum(table, s3).deleted_files_count
+    expected = vacuum(table, relay).deleted_files_count
     assert expected >= 8
-    calls, tried = s3.disarm(), 0
+    calls, tried = relay.disarm(), 0
     for at, mode in taken(calls):
         table = fresh()
         recluster(table)
         rows = table.spark_rows()
-        report = vacuum(table, s3, at, mode)
-        seen = s3.disarm()
+        report = vacuum(table, relay, at, mode)
+        seen = relay.disarm()
         about = f"{mode} at call {at}, {seen[at] if at < len(seen) else 'which was not made'}:\n{report}"
         assert same_rows(table, rows), about
         again = vacuum(table)
@@ -134,22 +134,22 @@ def test_a_fault_in_a_vacuum(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@of_kinds(ON_S3)
+@of_kinds(ON_S3 | ON_GCS)
 def test_each_call_of_a_recluster_and_a_vacuum_fails_once(
-    fresh: Callable[[], StoreTable], kind: Kind, s3: FaultyS3, outcomes: Outcomes, mode: str
+    fresh: Callable[[], StoreTable], kind: Kind, relay: FaultyS3, outcomes: Outcomes, mode: str
 ) -> None:
     table = fresh()
     rows = table.spark_rows()
     opened = table.table()
-    s3.arm_each(bucket_of(table), table.prefix, mode)
+    relay.arm_each(table.store, table.prefix, mode)
     report = opened.recluster("k", policy="full")
-    recluster_calls, failed = len(s3.disarm()), s3.failed
+    recluster_calls, failed = len(relay.disarm()), relay.failed
     assert done(report) == 4, report
     assert same_rows(table, rows)
     opened = table_later(table.spark, table.sql, hours=200)
-    s3.arm_each(bucket_of(table), table.prefix, mode)
+    relay.arm_each(table.store, table.prefix, mode)
     vacuumed = opened.vacuum(orphans=True, **NOW)
-    vacuum_calls, failed_later = len(s3.disarm()), s3.failed
+    vacuum_calls, failed_later = len(relay.disarm()), relay.failed
     assert failed + failed_later > 0
     assert same_rows(table, rows), vacuumed
     again = vacuum(table)
@@ -158,11 +158,6 @@ def test_each_call_of_a_recluster_and_a_vacuum_fails_once(
     outcomes[kind.name, f"each call fails once, {mode}: recluster, vacuum"] = (
         f"{failed} of {recluster_calls}, {failed_later} of {vacuum_calls} calls: all done"
     )
-
-
-def bucket_of(table: StoreTable) -> Bucket:
-    assert isinstance(table.store, Bucket)
-    return table.store
 
 
 def done(report: Any) -> int:

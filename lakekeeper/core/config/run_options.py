@@ -312,8 +312,8 @@ class SessionOptions:
         "single-driver",
         False,
         "Declares that only one driver writes to tables on S3. Delta's default log store and Iceberg's Hadoop "
-        "catalog do not stop two drivers from overwriting each other's commits there, so commits are refused "
-        "without it.",
+        "catalog do not stop two drivers from overwriting each other's commits there, nor does a Hadoop catalog on "
+        "Google Cloud Storage, so commits are refused without it.",
         scope="session",
     )
     allow_untested_versions: bool = option(
