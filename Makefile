@@ -53,10 +53,11 @@ generate: setup ## regenerate the conf file of defaults and the reference pages
 faults: setup ## fail every call of a run in every way, and kill the driver at every point (over an hour)
 	$(PYTHON_BIN) -m pytest tests/faults -m faults_full -s
 
-stores: setup ## test every verb, races and faults on S3, Glue and HDFS of the machine's own; print tables of the outcomes
+stores: setup ## test every verb, races and faults on S3, Glue, HDFS and Azure of the machine's own; print tables of the outcomes
 	test -x build/stores/env/bin/moto_server || $(PYTHON_BIN) -m venv build/stores/env
 	build/stores/env/bin/python -m pip install --quiet "moto[server]==5.2.5"
 	$(PYTHON_BIN) -m tests.stores.hdfs
+	$(PYTHON_BIN) -m tests.stores.azurite
 	$(PYTHON_BIN) -m pytest tests/stores -m stores
 
 cluster: setup ## run a service on a standalone Spark cluster for ten minutes, while users write and processes are killed

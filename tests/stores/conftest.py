@@ -1,27 +1,32 @@
-"""One S3, one HDFS and one session for all tests of this folder, which run with ``-m stores`` (make stores)."""
+"""One S3, HDFS, Azure and session for all tests of this folder, which run with ``-m stores`` (make stores)."""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.testing.golden import REWRITE
 from tests.oracles.rest_catalog import rest_catalog
+from tests.stores.azurite import BlobRelay, azurite, missing
+from tests.stores.blobs import Container
 from tests.stores.bucket import LAKE, Bucket, moto, pyiceberg_properties
 from tests.stores.faulty_s3 import FaultyS3
 from tests.stores.hdfs import MiniHdfs, mini_hdfs
-from tests.stores.kinds import KINDS, ON_HDFS, Kind, StoreTable
+from tests.stores.kinds import KINDS, Kind, StoreTable
 from tests.stores.outcomes import OUTCOMES, Outcomes, shown, write_into
 from tests.stores.rows import filled
-from tests.stores.session import CATALOGS, Places, stores_session
+from tests.stores.session import Places, stores_session
 from tests.stores.store import Store
 
+Served = TypeVar("Served", bound=FaultyS3)
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
@@ -43,8 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     outcomes = config.stash.get(OUTCOMES, {})
-    for store in ("s3", "hdfs"):
-        of_store = {at: what for at, what in outcomes.items() if (at[0] in ON_HDFS) == (store == "hdfs")}
+    for store in ("s3", "hdfs", "azure"):
+        of_store = {at: what for at, what in outcomes.items() if Kind(at[0]).store == store}
         if not of_store:
             continue
         terminalreporter.section(f"stores: {store}")
@@ -52,6 +57,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(line)
         if os.environ.get(REWRITE):
             write_into(PAGES / f"{store}.md", shown(of_store))
+
+
+@contextmanager
+def serving(relay: Served) -> Iterator[Served]:
+    """A relay while it serves."""
+    thread = Thread(target=relay.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield relay
+    finally:
+        relay.shutdown()
+        relay.server_close()
+        thread.join()
 
 
 @pytest.fixture
@@ -70,13 +88,8 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
 @pytest.fixture(scope="session")
 def s3(bucket: Bucket) -> Iterator[FaultyS3]:
     """The relay in front of it, which Spark uses."""
-    relay = FaultyS3(bucket.host)
-    thread = Thread(target=relay.serve_forever, daemon=True)
-    thread.start()
-    yield relay
-    relay.shutdown()
-    relay.server_close()
-    thread.join()
+    with serving(FaultyS3(bucket.host)) as relay:
+        yield relay
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +97,26 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
     """An empty HDFS."""
     with mini_hdfs(tmp_path_factory.mktemp("hdfs")) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container | None]:
+    """An empty container; None on a machine without Azurite."""
+    if missing():
+        yield None
+        return
+    with azurite(tmp_path_factory.mktemp("azurite") / "azurite.log") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def blobs(container: Container | None) -> Iterator[BlobRelay | None]:
+    """The relay in front of it, which Spark uses."""
+    if container is None:
+        yield None
+        return
+    with serving(BlobRelay(container.host)) as relay:
+        yield relay
 
 
 @pytest.fixture(scope="session")
@@ -101,9 +134,10 @@ def rest(bucket: Bucket, home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def places(s3: FaultyS3, hdfs: MiniHdfs, home: Path, rest: str) -> Places:
+def places(s3: FaultyS3, hdfs: MiniHdfs, blobs: BlobRelay | None, home: Path, rest: str) -> Places:
     """The addresses of the stores and catalogs for a driver."""
-    return Places(s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home))
+    azure = "" if blobs is None else blobs.endpoint
+    return Places(s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home), azure=azure)
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +145,7 @@ def spark(places: Places) -> Iterator[SparkSession]:
     session = stores_session(places)
     session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
     session.conf.set("spark.lakekeeper.queries-per-hour", "100000000")
-    for name in CATALOGS:
+    for name in places.catalogs:
         session.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
     yield session
     session.stop()
@@ -124,9 +158,11 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs) -> Store:
+def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs, container: Container | None) -> Store:
     """The store of a kind, without the relay."""
-    return hdfs.store if kind.on_hdfs else bucket
+    if kind.store == "azure":
+        return container or pytest.skip(missing())
+    return hdfs.store if kind.store == "hdfs" else bucket
 
 
 @pytest.fixture
@@ -138,7 +174,7 @@ def name() -> str:
 @pytest.fixture
 def alone(spark: SparkSession, kind: Kind) -> Iterator[None]:
     """The operator declares that no other driver writes Delta tables on S3; elsewhere this is not needed."""
-    if not kind.on_hdfs:
+    if kind.store == "s3":
         spark.conf.set("spark.lakekeeper.single-driver", "true")
     yield
     spark.conf.unset("spark.lakekeeper.single-driver")

@@ -76,8 +76,8 @@ class FaultyS3(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, host: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Relay)
+    def __init__(self, host: str, relay: type[Relay] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), relay or Relay)
         self.host = host
         self.page = 1_000
         """Keys in a page of a listing, at most."""
@@ -148,9 +148,11 @@ class FaultyS3(ThreadingHTTPServer):
         """Clients that close the connection are part of the tests."""
 
 
-class _Relay(BaseHTTPRequestHandler):
+class Relay(BaseHTTPRequestHandler):
     """One connection."""
 
+    exclusive = True
+    """Writes pass one at a time, so that of two conditional ones the second finds what the first has written."""
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # an answer leaves in one piece
     disable_nagle_algorithm = True
@@ -174,7 +176,7 @@ class _Relay(BaseHTTPRequestHandler):
         body = self._body()
         address = urlsplit(self.path)
         query = {name: found[0] for name, found in parse_qs(address.query, keep_blank_values=True).items()}
-        call = self._call(unquote(address.path), query, body)
+        call = self.call_of(unquote(address.path), query, body)
         barrier = self.server.held(call)
         if barrier is not None:
             barrier.wait(_PATIENCE)
@@ -187,7 +189,7 @@ class _Relay(BaseHTTPRequestHandler):
             self._pass_on(call, body, fault)
 
     def _pass_on(self, call: Call, body: bytes, fault: str) -> None:
-        if self.command in ("GET", "HEAD"):
+        if self.command in ("GET", "HEAD") or not self.exclusive:
             found = self._ask(call, body)
         else:
             with self.server.storing:
@@ -207,7 +209,8 @@ class _Relay(BaseHTTPRequestHandler):
         current = json.loads(found.body).get("Table", {}).get("VersionId")
         return "VersionId" in asked and asked["VersionId"] != current
 
-    def _call(self, path: str, query: dict[str, str], body: bytes) -> Call:
+    def call_of(self, path: str, query: dict[str, str], body: bytes) -> Call:
+        """What the current request is, by its path, decoded."""
         glue, _, name = self.headers.get("X-Amz-Target", "").partition(".")
         if glue == "AWSGlue":
             asked = json.loads(body or b"{}")

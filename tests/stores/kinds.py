@@ -1,4 +1,4 @@
-"""The kinds of tables on S3 and HDFS: a format, the client that reaches the store, and the catalog.
+"""The kinds of tables on S3, HDFS and Azure: a format, the client that reaches the store, and the catalog.
 
 Rows are read by Spark and by a reader without Spark, which reaches the store past a relay.
 """
@@ -44,8 +44,10 @@ class Kind:
         return not self.catalog
 
     @property
-    def on_hdfs(self) -> bool:
-        return self.name.startswith("hdfs-")
+    def store(self) -> str:
+        """``s3``, ``hdfs`` or ``azure``."""
+        first = self.name.partition("-")[0]
+        return first if first in ("hdfs", "azure") else "s3"
 
     def table(self, spark: SparkSession, store: Store, name: str) -> StoreTable:
         """The table of this name, which need not exist; a bucket names the server."""
@@ -82,7 +84,15 @@ last one with a plain path for a warehouse."""
 
 ONE_OF_EACH_ON_HDFS = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceberg-hadoop")}
 """One of each format, for tests that take long."""
-KINDS = ON_S3 | ON_HDFS
+
+ON_AZURE = _by_name(
+    Kind("azure-delta"),
+    Kind("azure-iceberg-jdbc", "az", 3),
+    Kind("azure-iceberg-hadoop", "azh", 2),
+)
+"""By ABFS on the Blob endpoint; by HadoopFileIO on it under a SQLite catalog and a Hadoop catalog."""
+
+KINDS = ON_S3 | ON_HDFS | ON_AZURE
 
 TRIED_ONCE = _by_name(
     Kind("delta, no retries", bucket=IMPATIENT), Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT)

@@ -25,6 +25,9 @@ _TITLES = {
     "hdfs-iceberg-jdbc": "Iceberg JDBC, hdfs:///",
     "hdfs-iceberg-hadoop": "Iceberg Hadoop catalog",
     "hdfs-iceberg-plain": "Iceberg Hadoop catalog, plain path",
+    "azure-delta": "Delta",
+    "azure-iceberg-jdbc": "Iceberg JDBC, HadoopFileIO",
+    "azure-iceberg-hadoop": "Iceberg Hadoop catalog",
 }
 _BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 

@@ -1,4 +1,4 @@
-"""A Spark session whose tables are on S3 and HDFS: Delta at paths, Iceberg in several catalogs."""
+"""A Spark session whose tables are on S3, HDFS and Azure: Delta at paths, Iceberg in several catalogs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.stores.blobs import DOMAIN, KEY
 from tests.stores.bucket import IMPATIENT, KEYS, LAKE, REGION
 
 if TYPE_CHECKING:
@@ -20,25 +21,37 @@ _MODULES = (
     "apache-client", "apache5-client", "dynamodb", "glue", "kms", "s3", "s3-transfer-manager", "sts",
     "url-connection-client",
 )  # fmt: skip
+HADOOP_AZURE = "org.apache.hadoop:hadoop-azure:3.4.2"
+"""ABFS of the same Hadoop."""
 PACKAGES = (HADOOP_AWS, *(f"software.amazon.awssdk:{module}:{SDK}" for module in _MODULES))
 EXCLUDED = (
     "software.amazon.awssdk:bundle",  # 640 MB of all services
     "software.amazon.awssdk.crt:aws-crt",
     "org.slf4j:slf4j-api",
+    "com.microsoft.azure:azure-storage",  # of WASB alone
 )
 
 
 @dataclass(frozen=True)
 class Places:
-    """The addresses of the S3, the HDFS and the REST catalog, and the folder of the other catalogs' databases."""
+    """The addresses of the S3, the HDFS and the REST catalog, and the folder of the other catalogs' databases.
+
+    ``azure``: name and port of the Blob service; empty where there is none.
+    """
 
     s3: str
     hdfs: str
     rest: str
     home: str
+    azure: str = ""
+
+    @property
+    def catalogs(self) -> tuple[str, ...]:
+        """The names of all catalogs."""
+        return (*_CATALOGS, "az", "azh") if self.azure else _CATALOGS
 
 
-CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp")
+_CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp")
 
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
 _KEYS = f"-Daws.accessKeyId={KEYS['access']} -Daws.secretAccessKey={KEYS['secret']}"
@@ -59,8 +72,6 @@ _SOON = {"retry.interval": "20ms", "retry.throttle.interval": "20ms"}
 def s3_confs(address: str) -> dict[str, str]:
     """What a user sets to reach an S3 at an address; nothing is tried twice in the bucket `IMPATIENT`."""
     return {
-        "spark.jars.packages": ",".join(PACKAGES),
-        "spark.jars.excludes": ",".join(EXCLUDED),
         "spark.driver.extraJavaOptions": _KEYS,
         "spark.hadoop.fs.s3a.endpoint": address,
         "spark.hadoop.fs.s3a.endpoint.region": REGION,
@@ -84,6 +95,25 @@ def hdfs_confs(root: str, home: Path) -> dict[str, str]:
         **_catalog("nn", "hdfs:///nn", home),
         **_catalog("nnh", f"{root}nnh"),
         **_catalog("nnp", "/nnp"),
+    }
+
+
+def azure_confs(endpoint: str, home: Path) -> dict[str, str]:
+    """What a user sets to reach an emulator of the Blob service at an endpoint, and catalogs on it.
+
+    az   SQLite      azh   a Hadoop catalog
+    """
+    if not endpoint:
+        return {}
+    root = f"abfs://{LAKE}@{DOMAIN}"
+    return {
+        f"spark.hadoop.fs.azure.account.key.{DOMAIN}": KEY,
+        f"spark.hadoop.fs.azure.account.hns.enabled.{DOMAIN}": "false",
+        "spark.hadoop.fs.azure.fns.account.service.type": "BLOB",
+        "spark.hadoop.fs.azure.abfs.endpoint": endpoint,
+        "spark.hadoop.fs.azure.always.use.https": "false",
+        **_catalog("az", f"{root}/az", home),
+        **_catalog("azh", f"{root}/azh"),
     }
 
 
@@ -144,16 +174,19 @@ def _catalog(name: str, warehouse: str, home: Path | None = None, address: str =
 
 
 def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on these stores, with the catalogs of `iceberg_catalogs` and `hdfs_confs`."""
+    """A session on these stores, with the catalogs of `iceberg_catalogs`, `hdfs_confs` and `azure_confs`."""
     from lakekeeper.spark.session import local_session
 
     home = Path(places.home)
+    packages = (*PACKAGES, HADOOP_AZURE) if places.azure else PACKAGES
     return local_session(
         app_name="lakekeeper-stores",
         warehouse=home,
-        conf=s3_confs(places.s3)
+        conf={"spark.jars.packages": ",".join(packages), "spark.jars.excludes": ",".join(EXCLUDED)}
+        | s3_confs(places.s3)
         | iceberg_catalogs(home, places.s3, places.rest)
         | hdfs_confs(places.hdfs, home)
+        | azure_confs(places.azure, home)
         | dict(more or {}),
         master="local[2,4]",  # a task is tried four times, as on a cluster
         small_data=True,
