@@ -1,65 +1,40 @@
-"""Races and crashes on S3 and HDFS: a DELETE while we work, a driver that dies before its commit, two drivers."""
+"""Races and crashes in each store: a DELETE while we work, a driver that dies before its commit, two drivers."""
 
 from __future__ import annotations
 
 import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.errors import Unsupported
-from lakekeeper.spi import Observer
-from lakekeeper.testing.values import text
 from tests.opening import table_later
 from tests.stores.bucket import Bucket
-from tests.stores.driver import Driver, Errand, second_driver
-from tests.stores.faulty_s3 import Call, FaultyS3
-from tests.stores.kinds import ON_S3, Kind, StoreTable, of_kinds
+from tests.stores.driver import Errand, second_driver
+from tests.stores.faulty_s3 import FaultyS3
+from tests.stores.kinds import ON_AZURE, ON_HDFS, ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.log_stores import CONDITIONAL, use_log_store
 from tests.stores.outcomes import Outcomes
+from tests.stores.racing import calling, meeting_at, next_version, with_users
 from tests.stores.rows import NOW, append, same_rows
 from tests.stores.session import Places
 
+RENAMING = ON_HDFS | ON_AZURE
+"""Where a commit is a rename that the store refuses if the target exists, so that nothing has to be declared."""
 DELTA_ON_S3 = {"delta": ON_S3["delta"]}
 DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
-
-
-class Meeting:
-    """The first two calls that write a key with such a name happen at the same time."""
-
-    def __init__(self, verb: str, part: str) -> None:
-        self._verb, self._part = verb, part
-        self._left = 2
-        self._lock = threading.Lock()
-        self._barrier = threading.Barrier(2)
-
-    def __call__(self, call: Call) -> threading.Barrier | None:
-        with self._lock:
-            if call.verb != self._verb or self._part not in call.key or not self._left:
-                return None
-            self._left -= 1
-            return self._barrier
-
-    @property
-    def happened(self) -> bool:
-        return self._left == 0 and not self._barrier.broken
 
 
 @pytest.fixture
 def meeting(s3: FaultyS3) -> Iterator[Any]:
     """Arms a meeting."""
 
-    def arm(verb: str, part: str) -> Meeting:
-        made = Meeting(verb, part)
-        s3.held = made
-        return made
-
-    yield arm
-    s3.held = lambda _: None
+    with ExitStack() as held:
+        yield lambda verb, part: held.enter_context(meeting_at(s3, verb, part))
 
 
 def test_a_delete_commits_while_we_work(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
@@ -168,29 +143,41 @@ def test_two_drivers_lose_nothing_of_iceberg(
     outcomes[kind.name, "two drivers at a barrier"] = same_rows(table, with_users(rows))
 
 
-def calling(users: Driver) -> Observer:
-    """Start the second driver just before our commit, so that neither waits long at the barrier."""
-    waiting = [users]
+@of_kinds(RENAMING)
+def test_two_drivers_commit_the_same_version(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
+) -> None:
+    """The second driver commits between our read and our commit: the store refuses a second file of that name."""
+    rows = table.spark_rows()
+    with second_driver(Errand(places, table.sql, "append")) as second:
+        waiting = [second]
 
-    def observe(phase: str, _: Mapping[str, Any]) -> None:
-        if phase == "before_commit" and waiting:
-            waiting.pop().go()
+        def commit_first(phase: str, _: Mapping[str, Any]) -> None:
+            if phase == "before_commit" and waiting:
+                waiting[0].go()
+                waiting.pop().wait_for("done")
 
-    return observe
-
-
-def with_users(rows: Counter[str]) -> Counter[str]:
-    """These rows and the ones that the second driver appends."""
-    users = [{"id": i, "k": i % 101, "v": f"v{i}"} for i in range(1_000, 1_010)]
-    return rows + Counter(map(text, users))
+        report = table.table().recluster("k", policy="full", observer=commit_first)
+    assert report.commits == 1
+    outcomes[kind.name, "two drivers, one version"] = same_rows(table, with_users(rows))
 
 
-def next_version(table: StoreTable) -> int:
-    """The number of the next Delta commit."""
-    names = [key.rpartition("/")[2] for key in table.store.keys(f"{table.prefix}/_delta_log/")]
-    return 1 + max(
-        int(name.removesuffix(".json")) for name in names if name[:20].isdigit() and name.endswith(".json")
-    )
+@of_kinds(RENAMING)
+def test_two_drivers_commit_again_and_again(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
+) -> None:
+    """Ten appends of one driver, and deletes of ours beside them: nothing is lost and nothing returns."""
+    rows, deleted = table.spark_rows(), 0
+    with second_driver(Errand(places, table.sql, "append", times=10)) as second:
+        second.go()
+        while second.running():
+            deleted += table.table().delete(f"id = {10 + deleted}").deleted_rows_count
+        second.wait_for("done")
+    assert deleted >= 2
+    gone = {f"'v{i}'" for i in range(10, 10 + deleted)}
+    left = Counter({row: n for row, n in rows.items() if not any(v in row for v in gone)})
+    assert left.total() == rows.total() - deleted
+    outcomes[kind.name, "two drivers, ten commits"] = same_rows(table, with_users(left, times=10))
 
 
 @pytest.mark.parametrize("catalog", ["hdp", "hdpp"])
