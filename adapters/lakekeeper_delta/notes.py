@@ -8,6 +8,13 @@ from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import NOTE_READERS, says_it_exists
+from lakekeeper.spark.small_files import (
+    AZURE,
+    create_once,
+    remove_spare,
+    replace_with_spare,
+    whole,
+)
 from lakekeeper_delta.filesystem import missing
 from lakekeeper_delta.native import Log
 
@@ -33,6 +40,9 @@ class DeltaNotes:
 
     def read(self, name: str) -> str | None:
         """The text under a name; None if it does not exist."""
+        return whole(self._read, name)
+
+    def _read(self, name: str) -> str | None:
         try:
             place, files = self._place(name)
             if not files.exists(place):
@@ -59,7 +69,7 @@ class DeltaNotes:
             if _scheme(place, files) == "file":
                 self._log.jvm.create_file(str(place.toUri().getPath()), text.encode())
             else:
-                self._log.jvm.create_object(files, place, text.encode())
+                create_once(self._log.jvm, files, place, text.encode())
         except Exception as error:
             there = self.read(name)
             if there is None or not says_it_exists(error):
@@ -73,6 +83,9 @@ class DeltaNotes:
         """Replace a text: a reader sees either the old or the new one."""
         try:
             place, files = self._place(name)
+            if _scheme(place, files) in AZURE:
+                replace_with_spare(files, place, text.encode())
+                return
             if _scheme(place, files) not in _RENAMING:
                 _write(files, place, text, over=True)  # an object is visible as a whole, or not at all
                 return
@@ -92,6 +105,7 @@ class DeltaNotes:
         try:
             place, files = self._place(name)
             gone = files.delete(place, False) or not files.exists(place)
+            remove_spare(files, place)
         except Exception as error:
             raise AdapterError(
                 f"{self._log.name}: {FOLDER}/{name} cannot be removed ({reason(error)})"

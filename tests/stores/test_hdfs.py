@@ -8,6 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakekeeper.spark.jvm import Jvm, says_it_exists
+from lakekeeper.spark.small_files import create_once
 from tests.opening import table_later
 from tests.stores.kinds import ON_HDFS, ONE_OF_EACH_ON_HDFS, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
@@ -82,11 +83,11 @@ def test_a_note_that_is_being_written_is_not_there_yet(table: StoreTable) -> Non
         def create(self, aside: Any, over: bool) -> Any:
             stream = files.create(aside, over)
             assert not files.exists(place)
-            jvm.create_object(files, place, b"theirs")
+            create_once(jvm, files, place, b"theirs")
             return stream
 
     with pytest.raises(Py4JJavaError) as refused:
-        jvm.create_object(Slow(), place, b"ours")
+        create_once(jvm, Slow(), place, b"ours")
     assert says_it_exists(refused.value)
     notes = {key: table.store.get(key) for key in table.store.keys(f"{table.prefix}/_lakekeeper")}
     assert notes == {f"{table.prefix}/_lakekeeper/slot.json": b"theirs"}
