@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
+from lakekeeper.spark.small_files import has_folders, renames_in_one_step
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = -1
@@ -39,13 +40,22 @@ class HadoopFiles:
         """The scheme of paths that have none."""
         return str(self.jvm.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.conf).getScheme()).lower()
 
+    def renames(self, path: str) -> bool:
+        """Whether a rename of a path is one step, and does not copy."""
+        place, files = self.place(path)
+        return renames_in_one_step(files, place)
+
+    def has_folders(self, path: str) -> bool:
+        """Whether folders are there without files, and are deleted only if they are empty."""
+        return has_folders(self.place(path)[1])
+
     def exists(self, path: str) -> bool:
         """Whether a file or folder exists at the path."""
         place, files = self.place(path)
         return bool(files.exists(place))
 
     def drop_empty(self, folder: str) -> None:
-        """Remove a folder if it is empty: HDFS refuses to remove a non-empty folder."""
+        """Remove a folder if it is empty: the file system refuses to remove one that is not."""
         place, files = self.place(folder)
         with suppress(Exception):  # it is not empty, or does not exist
             files.delete(place, False)

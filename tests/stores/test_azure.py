@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from lakekeeper.cli import main
 from tests.opening import table_later
 from tests.stores.azurite import BlobRelay, missing
+from tests.stores.blobs import Container
 from tests.stores.driver import Errand, second_driver
 from tests.stores.faulty_s3 import Call
 from tests.stores.kinds import ON_AZURE, Kind, StoreTable
 from tests.stores.outcomes import Outcomes
 from tests.stores.racing import calling, meeting_at, next_version, with_users
-from tests.stores.rows import NOW, same_rows
+from tests.stores.rows import NOW, append, same_rows
 from tests.stores.session import Places
 from tests.stores.store import Store
 
@@ -127,6 +128,20 @@ def test_of_two_notes_of_one_name_the_second_is_refused(table: StoreTable, relay
     assert not waiting
     keys = table.store.keys(f"{table.prefix}/_lakekeeper/intents")
     assert {table.store.get(key) for key in keys} == {b"theirs"}
+
+
+def test_a_vacuum_leaves_no_empty_folder_of_a_run(table: StoreTable) -> None:
+    """Hadoop marks folders by empty blobs, which remain when the files in them are deleted."""
+    table.table().recluster("k", policy="full")
+    first = table.store.keys(table.prefix)
+    append(table, 60, 80, files=2)
+    table.table().recluster("k", policy="full")
+    assert table.table().vacuum(**NOW).failed_files_count == 0
+    assert isinstance(table.store, Container)
+    folders, keys = table.store.folders(table.prefix), table.store.keys(table.prefix)
+    assert first - keys, "nothing was deleted"
+    empty = {folder for folder in folders if not any(key.startswith(f"{folder}/") for key in keys)}
+    assert not {folder for folder in empty if "/lk" in folder}
 
 
 def test_names_that_urls_encode(
