@@ -1,12 +1,12 @@
 """Small files on Hadoop's file systems, which differ in when a file is there and in what a rename is.
 
-                a file is there          a rename
-    hdfs        empty, once it is opened     one step, over a file only if asked
+                a file is there              a rename
+    hdfs        empty, once it is opened     one step, over a file only on request
     abfs, wasb  empty, once it is opened     one step or a copy, never over a file
     s3a, gs     whole, once it is closed     a copy
 
-On Azure a file can therefore not be replaced in one step. Its new text is first written beside it, as a spare: whoever
-finds the file empty, while it is written over or after a crash, reads the spare.
+On Azure a file can therefore not be replaced in one step. Its new text is first written beside it, as a spare: a reader
+that finds the file empty, while it is written over or after a crash, reads the spare.
 """
 
 from __future__ import annotations

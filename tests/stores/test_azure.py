@@ -5,6 +5,7 @@ The account has no hierarchical namespace: Azurite has none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,10 +14,10 @@ from pyspark.sql import SparkSession
 from lakekeeper.cli import main
 from tests.opening import table_later
 from tests.stores.azurite import BlobRelay, missing
-from tests.stores.blobs import Container
+from tests.stores.blobs import ACCOUNT, LAKE, Container
 from tests.stores.driver import Errand, second_driver
 from tests.stores.faulty_s3 import Call
-from tests.stores.kinds import ON_AZURE, Kind, StoreTable
+from tests.stores.kinds import ON_AZURE, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.racing import calling, meeting_at, next_version, with_users
 from tests.stores.rows import NOW, append, same_rows
@@ -90,7 +91,7 @@ def texts_in(states: list[dict[str, bytes]], table: StoreTable, name: str) -> li
 
 
 def test_a_note_is_there_as_a_whole_or_not_at_all(table: StoreTable, relay: BlobRelay) -> None:
-    """Otherwise a vacuum reads an empty registration, and takes the files of a run at work for garbage."""
+    """Otherwise a vacuum reads an empty registration, and takes the files of a live run for garbage."""
     notes = table.adapter().notes
     states = states_while(relay, table, lambda: notes.keep("intents/05.json", "ours"))
     found = texts_in(states, table, "intents/05.json")
@@ -100,7 +101,7 @@ def test_a_note_is_there_as_a_whole_or_not_at_all(table: StoreTable, relay: Blob
 
 
 def test_a_note_that_is_replaced_is_the_old_one_or_the_new_one(table: StoreTable, relay: BlobRelay) -> None:
-    """Also after a crash in between: the registration of a run must outlive its driver."""
+    """Loss L48: also after a crash in between, as the registration of a run must outlive its driver."""
     notes = table.adapter().notes
     notes.keep("intents/05.json", "old")
     states = states_while(relay, table, lambda: notes.replace("intents/05.json", "new"))
@@ -120,7 +121,8 @@ def test_of_two_notes_of_one_name_the_second_is_refused(table: StoreTable, relay
     waiting = ["theirs"]
 
     def write_first(call: Call) -> None:
-        if waiting and call.verb in ("put blocklist", "copy") and "/intents/" in call.key:
+        written = call.verb.startswith("put") or call.verb == "copy"
+        if waiting and written and "/intents/" in call.key:
             assert theirs.keep("intents/05.json", waiting.pop()) == "theirs"
 
     relay.held = write_first
@@ -142,6 +144,27 @@ def test_a_vacuum_leaves_no_empty_folder_of_a_run(table: StoreTable) -> None:
     assert first - keys, "nothing was deleted"
     empty = {folder for folder in folders if not any(key.startswith(f"{folder}/") for key in keys)}
     assert not {folder for folder in empty if "/lk" in folder}
+
+
+@of_kinds({"azure-delta": ON_AZURE["azure-delta"]})
+def test_a_file_that_the_log_names_by_wasb_is_no_orphan(table: StoreTable) -> None:
+    """Loss L49: an older client names the same container by its Blob endpoint."""
+    [live, *_] = sorted(key for key in table.store.keys(table.prefix) if key.endswith(".parquet"))
+    folder, _, file = live.rpartition("/")
+    named, data = f"{folder}/{file.replace('0000', '0001', 1)}", table.store.get(live)
+    table.store.put(named, data)
+    add = {
+        "path": f"wasbs://{LAKE}@{ACCOUNT}.blob.core.windows.net/{named}",
+        "partitionValues": {},
+        "size": len(data),
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    commit = f"{table.prefix}/_delta_log/{next_version(table):020d}.json"
+    table.store.put(commit, json.dumps({"add": add}).encode())
+    table.forget()
+    report = table_later(table.spark, table.sql, hours=200).vacuum(orphans=True, **NOW)
+    assert named in table.store.keys(table.prefix), f"a live file is gone:\n{report}"
 
 
 def test_names_that_urls_encode(
