@@ -209,7 +209,9 @@ class Disk:
         pieces = [piece for text in texts for piece in text.split("{path=" + folder.rstrip("/") + "/")[1:]]
         if len(pieces) != count:
             raise AdapterError(f"{self._name}: the listing of {folder} cannot be parsed; nothing was deleted")
-        return [entry for piece in pieces for entry in _parsed(piece, folder)]
+        # ABFS's iterator returns a folder twice, by its marker and by the files below it.
+        found_once = {entry.info.path: entry for piece in pieces for entry in _parsed(piece, folder)}
+        return list(found_once.values())
 
     def _unanswered(self, location: str, error: Exception) -> AdapterError:
         return AdapterError(f"{self._name}: {location} cannot be read ({reason(error)}); nothing was deleted")

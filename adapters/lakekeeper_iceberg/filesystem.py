@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from lakekeeper.core.model.run_folders import folders_of_run
@@ -147,6 +147,11 @@ class Disk:
                 return
             local = _scheme(folder, self._plain_scheme()) == "file"  # where all spellings count as one
             own, listed = ("", "") if local or hadoop is None else hadoop.spellings(folder)
+            if hadoop is not None and hadoop.lists_twice(folder):
+                yield from (
+                    replace(each, path=_respelled(each.path, listed, own)) for each in hadoop.files(folder)
+                )
+                return
             # With the slash: object stores list by prefix.
             found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
             parts = self.jvm.collect.Iterators.partition(found, _LISTED)

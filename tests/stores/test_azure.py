@@ -6,6 +6,7 @@ The account has no hierarchical namespace: Azurite has none.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -144,6 +145,21 @@ def test_a_vacuum_leaves_no_empty_folder_of_a_run(table: StoreTable) -> None:
     assert first - keys, "nothing was deleted"
     empty = {folder for folder in folders if not any(key.startswith(f"{folder}/") for key in keys)}
     assert not {folder for folder in empty if "/lk" in folder}
+
+
+def test_each_folder_is_listed_once(table: StoreTable, relay: BlobRelay) -> None:
+    """A marked folder with files is in a listing twice; three folders deep, one in each would be listed eight times."""
+    table.table().recluster("k", policy="full")
+    storage, listed = table.adapter().storage, Counter[str]()
+
+    def count(call: Call) -> None:
+        if call.verb == "list":
+            listed[call.key] += 1
+
+    relay.held = count
+    paths = [info.path for info in storage.files()]
+    assert len(paths) == len(set(paths)) >= 7
+    assert max(listed.values()) <= 2, "once for its files, and once to see whether it exists"
 
 
 @of_kinds({"azure-delta": ON_AZURE["azure-delta"]})
