@@ -16,7 +16,7 @@ from lakekeeper.spark.small_files import (
     scheme_of,
     whole,
 )
-from lakekeeper_iceberg import s3
+from lakekeeper_iceberg import adls, s3
 from lakekeeper_iceberg.filesystem import OF_HADOOP, through_hadoop
 from lakekeeper_iceberg.native import Iceberg
 
@@ -117,6 +117,9 @@ class IcebergNotes:
         file = self._table.io().newOutputFile(place)
         if s3.is_s3(file):
             s3.put_once(self._jvm, file, data)
+            return
+        if adls.is_adls(file):
+            adls.put_once(self._jvm, file, data)
             return
         stream = file.create()
         try:

@@ -68,11 +68,17 @@ org.apache.iceberg.aws.s3.BaseS3File: client/0 s3FileIOProperties/0 uri/0
 org.apache.iceberg.aws.s3.S3RequestUtil: configureEncryption/2 configurePermission/2
 org.apache.iceberg.aws.s3.S3URI: bucket/0 key/0
 """
-"""Those that are used in a session with an AWS SDK, without which these classes cannot be loaded."""
-_SDK = "software.amazon.awssdk.services.s3.S3Client"
+_ON_AZURE = """
+org.apache.iceberg.azure.adlsv2.BaseADLSFile: fileClient/0
+"""
+_OF_SDKS = {
+    "software.amazon.awssdk.services.s3.S3Client": _ON_S3,
+    "com.azure.storage.file.datalake.DataLakeFileClient": _ON_AZURE,
+}
+"""Those that are used in a session with the SDK of a store, without which these classes cannot be loaded."""
 
 
 def of_session(jvm: Jvm) -> Surface:
     """The members that are used, on all tested versions."""
-    on_s3 = bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable(_SDK))
-    return parse(_MEMBERS + _ON_S3.lstrip() if on_s3 else _MEMBERS)
+    loadable = jvm.view.org.apache.spark.util.Utils.classIsLoadable
+    return parse(_MEMBERS + "".join(more.lstrip() for sdk, more in _OF_SDKS.items() if loadable(sdk)))

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _BETWEEN = "\x00"  # no path contains it
 NOTE_READERS = 16
 """Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
-_REFUSED_PUT = re.compile(r"Status Code: (409|412)\b")
-"""How the AWS SDK says that a conditional put found an object, or another put that has not ended yet."""
+_REFUSED_PUT = re.compile(r"Status (Code:|code) (409|412)\b")
+"""How the SDKs of AWS and Azure say that a conditional put found an object, or another put that has not ended yet."""
 _NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)")
 """What Spark's, Iceberg's and Hive's exceptions about missing tables are named."""
 

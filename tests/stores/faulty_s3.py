@@ -28,6 +28,7 @@ MODES = (SLOW_DOWN, LOST_ANSWER, CUT_OFF, STALE)
 """503; the call succeeds without an answer; half of the answer arrives; a listing from before the run."""
 
 _HOP = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
+_DROPPED = (_HOP - {"date"}) | {"expect"}  # of a request, whose date Azure's SDK signs
 _PATIENCE = 60  # seconds for which a held call waits for the others
 _BUSY = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
@@ -244,9 +245,7 @@ class Relay(BaseHTTPRequestHandler):
             path += f"&max-keys={self.server.page}"
         server = http.client.HTTPConnection(self.server.host, timeout=_PATIENCE)
         try:
-            headers = {
-                name: value for name, value in self.headers.items() if name.lower() not in ("expect", *_HOP)
-            }
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _DROPPED}
             if target:
                 headers["X-Amz-Target"] = target
             server.request(self.command, path, body=body or None, headers=headers)

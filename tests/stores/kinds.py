@@ -92,6 +92,9 @@ ON_AZURE = _by_name(
 )
 """By ABFS on the Blob endpoint; by HadoopFileIO on it under a SQLite catalog and a Hadoop catalog."""
 
+BY_ADLS = _by_name(Kind("azure-iceberg-adls", "azf", 3))
+"""By ADLSFileIO, whose listings Azurite does not answer: for tests that list nothing."""
+
 KINDS = ON_S3 | ON_HDFS | ON_AZURE
 
 TRIED_ONCE = _by_name(

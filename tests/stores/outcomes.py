@@ -28,6 +28,7 @@ _TITLES = {
     "azure-delta": "Delta",
     "azure-iceberg-jdbc": "Iceberg JDBC, HadoopFileIO",
     "azure-iceberg-hadoop": "Iceberg Hadoop catalog",
+    "azure-iceberg-adls": "Iceberg JDBC, ADLSFileIO",
 }
 _BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.stores.blobs import DOMAIN, KEY
+from tests.stores.blobs import ACCOUNT, DOMAIN, KEY
 from tests.stores.bucket import IMPATIENT, KEYS, LAKE, REGION
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ _MODULES = (
     "apache-client", "apache5-client", "dynamodb", "glue", "kms", "s3", "s3-transfer-manager", "sts",
     "url-connection-client",
 )  # fmt: skip
-HADOOP_AZURE = "org.apache.hadoop:hadoop-azure:3.4.2"
-"""ABFS of the same Hadoop."""
+AZURE = ("org.apache.hadoop:hadoop-azure:3.4.2", "com.azure:azure-storage-file-datalake:12.23.0")
+"""ABFS of the same Hadoop, and the SDK of Iceberg's ADLSFileIO."""
 PACKAGES = (HADOOP_AWS, *(f"software.amazon.awssdk:{module}:{SDK}" for module in _MODULES))
 EXCLUDED = (
     "software.amazon.awssdk:bundle",  # 640 MB of all services
@@ -48,7 +48,7 @@ class Places:
     @property
     def catalogs(self) -> tuple[str, ...]:
         """The names of all catalogs."""
-        return (*_CATALOGS, "az", "azh") if self.azure else _CATALOGS
+        return (*_CATALOGS, "az", "azh", "azf") if self.azure else _CATALOGS
 
 
 _CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp")
@@ -101,7 +101,7 @@ def hdfs_confs(root: str, home: Path) -> dict[str, str]:
 def azure_confs(endpoint: str, home: Path) -> dict[str, str]:
     """What a user sets to reach an emulator of the Blob service at an endpoint, and catalogs on it.
 
-    az   SQLite      azh   a Hadoop catalog
+    az   SQLite      azh   a Hadoop catalog      azf   SQLite, ADLSFileIO
     """
     if not endpoint:
         return {}
@@ -114,6 +114,11 @@ def azure_confs(endpoint: str, home: Path) -> dict[str, str]:
         "spark.hadoop.fs.azure.always.use.https": "false",
         **_catalog("az", f"{root}/az", home),
         **_catalog("azh", f"{root}/azh"),
+        **_catalog("azf", f"{root}/azf", home),
+        "spark.sql.catalog.azf.io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
+        "spark.sql.catalog.azf.adls.auth.shared-key.account.name": ACCOUNT,
+        "spark.sql.catalog.azf.adls.auth.shared-key.account.key": KEY,
+        f"spark.sql.catalog.azf.adls.connection-string.{DOMAIN}": f"http://{endpoint}/{ACCOUNT}",
     }
 
 
@@ -178,7 +183,7 @@ def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> 
     from lakekeeper.spark.session import local_session
 
     home = Path(places.home)
-    packages = (*PACKAGES, HADOOP_AZURE) if places.azure else PACKAGES
+    packages = (*PACKAGES, *AZURE) if places.azure else PACKAGES
     return local_session(
         app_name="lakekeeper-stores",
         warehouse=home,

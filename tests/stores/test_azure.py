@@ -18,7 +18,7 @@ from tests.stores.azurite import BlobRelay, missing
 from tests.stores.blobs import ACCOUNT, LAKE, Container
 from tests.stores.driver import Errand, second_driver
 from tests.stores.faulty_s3 import Call
-from tests.stores.kinds import ON_AZURE, Kind, StoreTable, of_kinds
+from tests.stores.kinds import BY_ADLS, ON_AZURE, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.racing import calling, meeting_at, next_version, with_users
 from tests.stores.rows import NOW, append, same_rows
@@ -42,6 +42,7 @@ def relay(blobs: BlobRelay | None) -> Iterator[BlobRelay]:
 
 
 @pytest.mark.parametrize("again", range(2))
+@of_kinds(ON_AZURE | BY_ADLS)
 def test_two_drivers_commit_at_the_same_instant(
     table: StoreTable, kind: Kind, relay: BlobRelay, outcomes: Outcomes, places: Places, again: int
 ) -> None:
@@ -51,6 +52,7 @@ def test_two_drivers_commit_at_the_same_instant(
         "azure-delta": ("copy", f"_delta_log/{next_version(table):020d}.json" if kind.delta else ""),
         "azure-iceberg-jdbc": ("put blocklist", "/metadata/snap-"),
         "azure-iceberg-hadoop": ("copy", ".metadata.json"),
+        "azure-iceberg-adls": ("put", "/metadata/snap-"),
     }[kind.name]
     with (
         second_driver(Errand(places, table.sql, "append")) as users,
@@ -91,6 +93,7 @@ def texts_in(states: list[dict[str, bytes]], table: StoreTable, name: str) -> li
     return found
 
 
+@of_kinds(ON_AZURE | BY_ADLS)
 def test_a_note_is_there_as_a_whole_or_not_at_all(table: StoreTable, relay: BlobRelay) -> None:
     """Otherwise a vacuum reads an empty registration, and takes the files of a live run for garbage."""
     notes = table.adapter().notes
@@ -101,6 +104,7 @@ def test_a_note_is_there_as_a_whole_or_not_at_all(table: StoreTable, relay: Blob
     assert set(found) == {None, "ours"}
 
 
+@of_kinds(ON_AZURE | BY_ADLS)
 def test_a_note_that_is_replaced_is_the_old_one_or_the_new_one(table: StoreTable, relay: BlobRelay) -> None:
     """Loss L48: also after a crash in between, as the registration of a run must outlive its driver."""
     notes = table.adapter().notes
@@ -116,6 +120,7 @@ def test_a_note_that_is_replaced_is_the_old_one_or_the_new_one(table: StoreTable
     assert not table.store.keys(f"{table.prefix}/_lakekeeper/intents")
 
 
+@of_kinds(ON_AZURE | BY_ADLS)
 def test_of_two_notes_of_one_name_the_second_is_refused(table: StoreTable, relay: BlobRelay) -> None:
     """Both callers have found the slot free when the other one writes: one run has it, the other takes the next."""
     ours, theirs = table.adapter().notes, table.adapter().notes
@@ -160,6 +165,17 @@ def test_each_folder_is_listed_once(table: StoreTable, relay: BlobRelay) -> None
     paths = [info.path for info in storage.files()]
     assert len(paths) == len(set(paths)) >= 7
     assert max(listed.values()) <= 2, "once for its files, and once to see whether it exists"
+
+
+@of_kinds(BY_ADLS)
+def test_verbs_by_the_client_of_iceberg(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
+    """Those that list nothing."""
+    assert table.table().delete("id IN (14, 33, 59)").deleted_rows_count == 3
+    rows = table.spark_rows()
+    assert table.table().recluster("k", policy="full").commits == 1
+    outcomes[kind.name, "recluster"] = outcomes[kind.name, "delete"] = same_rows(table, rows)
+    assert table.table().vacuum(**NOW).deleted_files_count >= 6
+    outcomes[kind.name, "vacuum"] = same_rows(table, rows)
 
 
 @of_kinds({"azure-delta": ON_AZURE["azure-delta"]})
