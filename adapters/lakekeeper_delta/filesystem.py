@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import causes
+from lakekeeper.spark.small_files import has_folders, renames_in_one_step
 from lakekeeper_delta.bulk_calls import BulkFiles
 from lakekeeper_delta.locations import Locator
 from lakekeeper_delta.native import Log
 
 THREADS = 8
-_RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss")  # where a rename is one step, not a copy
 _PAGE = 250  # files per call of one thread
 _ENTRIES = 5_000  # of a folder per text
 _STATUS = re.compile(
@@ -74,7 +74,7 @@ class Disk:
     @property
     def renames(self) -> bool:
         """Whether a rename is one step."""
-        return self.scheme in _RENAMING
+        return renames_in_one_step(self._files, self.path(self.root))
 
     @property
     def local(self) -> bool:
@@ -176,13 +176,13 @@ class Disk:
         if self.local:
             with suppress(OSError):
                 os.rmdir(folder.removeprefix("file:"))  # noqa: PTH106  # the path exactly as spelled
-        elif self.scheme == "hdfs":
+        elif has_folders(self._files):
             with suppress(Exception):  # the folder is not empty
                 self._files.delete(self.path(folder), False)
 
     def prune(self, folder: str) -> None:
         """LIST: remove a folder that contains only folders; a folder with a file in it remains."""
-        if not self.local and self.scheme != "hdfs":
+        if not self.local and not has_folders(self._files):
             return
         if self.local and not Path(folder.removeprefix("file:")).exists():
             return  # a Java exception takes some 80 calls
@@ -209,7 +209,9 @@ class Disk:
         pieces = [piece for text in texts for piece in text.split("{path=" + folder.rstrip("/") + "/")[1:]]
         if len(pieces) != count:
             raise AdapterError(f"{self._name}: the listing of {folder} cannot be parsed; nothing was deleted")
-        return [entry for piece in pieces for entry in _parsed(piece, folder)]
+        # ABFS's iterator returns a folder twice, by its marker and by the files below it.
+        found_once = {entry.info.path: entry for piece in pieces for entry in _parsed(piece, folder)}
+        return list(found_once.values())
 
     def _unanswered(self, location: str, error: Exception) -> AdapterError:
         return AdapterError(f"{self._name}: {location} cannot be read ({reason(error)}); nothing was deleted")

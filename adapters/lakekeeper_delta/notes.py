@@ -8,6 +8,7 @@ from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import NOTE_READERS, NOTE_READS, repeated_if_refused, says_it_exists
+from lakekeeper.spark.small_files import AZURE, create_once, remove_spare, replace_with_spare, whole
 from lakekeeper_delta.filesystem import missing
 from lakekeeper_delta.native import Log
 
@@ -33,7 +34,7 @@ class DeltaNotes:
 
     def read(self, name: str) -> str | None:
         """The text under a name; None if it does not exist."""
-        return self._read(name)
+        return whole(self._read, name)
 
     def _read(self, name: str, reads: int = NOTE_READS) -> str | None:
         try:
@@ -63,7 +64,7 @@ class DeltaNotes:
             if _scheme(place, files) == "file":
                 self._log.jvm.create_file(str(place.toUri().getPath()), text.encode())
             else:
-                self._log.jvm.create_object(files, place, text.encode())
+                create_once(self._log.jvm, files, place, text.encode())
         except Exception as error:
             there = self.read(name)
             if there is None or not says_it_exists(error):
@@ -77,6 +78,9 @@ class DeltaNotes:
         """Replace a text: a reader sees either the old or the new one."""
         try:
             place, files = self._place(name)
+            if _scheme(place, files) in AZURE:
+                replace_with_spare(files, place, text.encode())
+                return
             if _scheme(place, files) not in _RENAMING:
                 # An object is visible as a whole, or not at all.
                 repeated_if_refused(lambda: _write(files, place, text, over=True))
@@ -97,6 +101,7 @@ class DeltaNotes:
         try:
             place, files = self._place(name)
             gone = files.delete(place, False) or not files.exists(place)
+            remove_spare(files, place)
         except Exception as error:
             raise AdapterError(
                 f"{self._log.name}: {FOLDER}/{name} cannot be removed ({reason(error)})"

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from lakekeeper.core.model.run_folders import folders_of_run
@@ -37,7 +37,6 @@ _BULK = "org.apache.iceberg.io.SupportsBulkOperations"
 _PREFIX = "org.apache.iceberg.io.SupportsPrefixOperations"
 _INFO = "org.apache.iceberg.io.FileInfo"
 OF_HADOOP = ("file", "hdfs", "viewfs")  # schemes that ResolvingFileIO passes to HadoopFileIO
-_CHEAP_RENAME = (*OF_HADOOP, "abfs", "abfss")
 _THREADS = 4
 _LISTED = 10_000
 _PAGE = 100  # files per call of one thread
@@ -94,7 +93,8 @@ class Disk:
         roots = self.grounds.roots
         plain = self._plain_scheme()
         kinds = {_scheme(root, plain) for root in roots}
-        if self._hadoop(roots) is None or not kinds <= {*_CHEAP_RENAME}:
+        hadoop = self._hadoop(roots)
+        if hadoop is None or not all(hadoop.renames(root) for root in roots):
             return f"the table's storage ({', '.join(sorted(kinds))}) renames a file by copying it"
         if len({_store(root) for root in roots}) > 1:
             return "the table's files are in several stores, and a file cannot be renamed from one to another"
@@ -107,7 +107,7 @@ class Disk:
             for place, _, _ in os.walk(_local(folder), topdown=False):
                 with suppress(OSError):  # it is not empty
                     os.rmdir(place)  # noqa: PTH106  # of the unchanged path
-        elif scheme == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+        elif (hadoop := self._hadoop([folder])) is not None and hadoop.has_folders(folder):
             hadoop.prune(folder)
 
     def _drop_empty(self, folder: str) -> None:
@@ -116,20 +116,20 @@ class Disk:
         if scheme == "file":
             with suppress(OSError):
                 os.rmdir(_local(folder))  # noqa: PTH106  # of the unchanged path
-        elif scheme == "hdfs" and (hadoop := self._hadoop([folder])) is not None:
+        elif (hadoop := self._hadoop([folder])) is not None and hadoop.has_folders(folder):
             hadoop.drop_empty(folder)
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """See ``spi.Storage.move``; a file is not moved if the storage renames by copying."""
         links, hadoop = self._links(), self._hadoop(moves)
-        plain = self._plain_scheme()
 
         def one(move: tuple[str, str]) -> bool:
             source, target = move
             if move_refusal(source, target, self.grounds) or any(links.to(path) for path in move):
                 return False
-            cheap = _scheme(source, plain) in _CHEAP_RENAME and _store(source) == _store(target)
-            return hadoop is not None and cheap and self._rename(hadoop, source, target)
+            if hadoop is None or _store(source) != _store(target):
+                return False
+            return hadoop.renames(source) and self._rename(hadoop, source, target)
 
         done = _in_threads(one, list(moves.items()))
         return [source for source, moved in zip(moves, done, strict=True) if moved]
@@ -147,6 +147,11 @@ class Disk:
                 return
             local = _scheme(folder, self._plain_scheme()) == "file"  # where all spellings count as one
             own, listed = ("", "") if local or hadoop is None else hadoop.spellings(folder)
+            if hadoop is not None and hadoop.lists_twice(folder):
+                yield from (
+                    replace(each, path=_respelled(each.path, listed, own)) for each in hadoop.files(folder)
+                )
+                return
             # With the slash: object stores list by prefix.
             found = self.io.listPrefix(folder.rstrip("/") + "/").iterator()
             parts = self.jvm.collect.Iterators.partition(found, _LISTED)
@@ -293,14 +298,15 @@ def _of_file(info: FileInfo | None, links: _Links) -> FileInfo | None:
 
 
 def _by_store(paths: Sequence[str]) -> list[list[str]]:
+    """Paths by the Hadoop FileSystem that answers for them: it refuses those of a scheme that is not its own."""
     found: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
-        found.setdefault(_store(path), []).append(path)
+        found.setdefault(path.removesuffix(path_key(path)), []).append(path)
     return list(found.values())
 
 
 def _store(path: str) -> str:
-    """Scheme and authority of a normalized path, which identify one Hadoop FileSystem."""
+    """Scheme and authority of a normalized path: a file can be renamed within them."""
     return spelled(path).removesuffix(path_key(path))
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
+from lakekeeper.spark.small_files import AZURE, has_folders, renames_in_one_step, scheme_of
 from lakekeeper_iceberg.native import Iceberg
 
 FOLDER = -1
 """The size that marks a folder."""
 
+_LISTED = 10_000
 _FS = "org.apache.hadoop.fs.FileSystem"
 _PATH = "org.apache.hadoop.fs.Path"
 _STATUS = "org.apache.hadoop.fs.FileStatus"
@@ -39,13 +41,22 @@ class HadoopFiles:
         """The scheme of paths that have none."""
         return str(self.jvm.view.org.apache.hadoop.fs.FileSystem.getDefaultUri(self.conf).getScheme()).lower()
 
+    def renames(self, path: str) -> bool:
+        """Whether a rename of a path is one step, and does not copy."""
+        place, files = self.place(path)
+        return renames_in_one_step(files, place)
+
+    def has_folders(self, path: str) -> bool:
+        """Whether folders are there without files, and are deleted only if they are empty."""
+        return has_folders(self.place(path)[1])
+
     def exists(self, path: str) -> bool:
         """Whether a file or folder exists at the path."""
         place, files = self.place(path)
         return bool(files.exists(place))
 
     def drop_empty(self, folder: str) -> None:
-        """Remove a folder if it is empty: HDFS refuses to remove a non-empty folder."""
+        """Remove a folder if it is empty: the file system refuses to remove one that is not."""
         place, files = self.place(folder)
         with suppress(Exception):  # it is not empty, or does not exist
             files.delete(place, False)
@@ -58,6 +69,39 @@ class HadoopFiles:
             for entry in below:
                 self.prune(str(entry.getPath().toString()))
             self.drop_empty(folder)
+
+    def lists_twice(self, path: str) -> bool:
+        """Whether a folder may be returned twice: ABFS's iterators do so for a marker and for the files below it."""
+        return scheme_of(self.place(path)[1]) in AZURE
+
+    def files(self, folder: str) -> Iterator[FileInfo]:
+        """LIST: all files below a folder, each folder listed once."""
+        to_list = self.jvm.view.org.apache.hadoop.util.functional.RemoteIterators.toList
+        left, known = [folder], {folder}
+        while left:
+            place, files = self.place(left.pop())
+            found = to_list(files.listStatusIterator(place))
+            for start in range(0, int(found.size()), _LISTED):
+                part = found.subList(start, min(start + _LISTED, int(found.size())))
+                for path, info in self._infos(part):
+                    if info.bytes != FOLDER:
+                        yield info
+                    elif path not in known:
+                        known.add(path)
+                        left.append(path)
+
+    def _infos(self, statuses: Any) -> Iterator[tuple[str, FileInfo]]:
+        columns = [
+            self.jvm.values_of(statuses, _STATUS, method, returns)
+            for method, returns in (
+                ("getPath", _PATH),
+                ("getLen", "long"),
+                ("getModificationTime", "long"),
+                ("isDirectory", "boolean"),
+            )
+        ]
+        for path, size, at, folder in zip(*columns, strict=True):
+            yield path, FileInfo(path, FOLDER if folder == "true" else int(size), int(at))
 
     def absent(self, paths: Sequence[str]) -> list[str]:
         """Those of these paths of one file system at which there is nothing."""
@@ -84,11 +128,7 @@ class HadoopFiles:
         there = [path for path, answer in zip(paths, answers, strict=True) if answer == "true"]
         status = self.jvm.bound(files, _FS, "getFileStatus", _STATUS, _PATH)
         known = lists(transform(lists(transform(self.jvm.strings(there), make)), status))
-        sizes = self.jvm.values_of(known, _STATUS, "getLen", "long")
-        times = self.jvm.values_of(known, _STATUS, "getModificationTime", "long")
-        folders = self.jvm.values_of(known, _STATUS, "isDirectory", "boolean")
         found = {
-            path: FileInfo(path, FOLDER if folder == "true" else int(size), int(at))
-            for path, size, at, folder in zip(there, sizes, times, folders, strict=True)
+            path: replace(info, path=path) for path, (_, info) in zip(there, self._infos(known), strict=True)
         }
         return [found.get(path) for path in paths]

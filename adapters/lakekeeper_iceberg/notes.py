@@ -8,7 +8,15 @@ from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.jvm import NOTE_READERS, NOTE_READS, causes, repeated_if_refused, says_it_exists
-from lakekeeper_iceberg import s3
+from lakekeeper.spark.small_files import (
+    AZURE,
+    create_once,
+    remove_spare,
+    replace_with_spare,
+    scheme_of,
+    whole,
+)
+from lakekeeper_iceberg import adls, s3
 from lakekeeper_iceberg.filesystem import OF_HADOOP, through_hadoop
 from lakekeeper_iceberg.native import Iceberg
 
@@ -31,7 +39,7 @@ class IcebergNotes:
         return 1 if system and str(system.getUri().getScheme()) == "file" else NOTE_READERS
 
     def read(self, name: str) -> str | None:
-        return self._read(name)
+        return whole(self._read, name)
 
     def _read(self, name: str, reads: int = NOTE_READS) -> str | None:
         try:
@@ -75,10 +83,13 @@ class IcebergNotes:
         return text
 
     def replace(self, name: str, text: str) -> None:
-        """Replace a note atomically: by a rename on local disks and HDFS, by a single put on object stores."""
+        """Replace a note: by a rename on local disks and HDFS, with a spare on Azure, by one put on object stores."""
         place = self._place(name)
         aside = f"{place}.{uuid.uuid4().hex}.tmp"
         try:
+            if azure := self._azure(place):
+                replace_with_spare(azure, self._path(place), text.encode())
+                return
             system = self._renames(place)
             if system:
                 self._overwrite(aside, text)
@@ -95,6 +106,8 @@ class IcebergNotes:
             io, place = self._table.io(), self._place(name)
             if io.newInputFile(place).exists():
                 io.deleteFile(place)
+            if azure := self._azure(place):
+                remove_spare(azure, self._path(place))
         except Exception as error:
             if not _is_missing(error):
                 raise AdapterError(
@@ -115,11 +128,14 @@ class IcebergNotes:
             self._jvm.create_file(str(self._path(place).toUri().getPath()), data)
             return
         if system:
-            self._jvm.create_object(system, self._path(place), data)
+            create_once(self._jvm, system, self._path(place), data)
             return
         file = self._table.io().newOutputFile(place)
         if s3.is_s3(file):
             s3.put_once(self._jvm, file, data)
+            return
+        if adls.is_adls(file):
+            adls.put_once(self._jvm, file, data)
             return
         stream = file.create()
         try:
@@ -138,6 +154,11 @@ class IcebergNotes:
         """The Hadoop FileSystem of a path, if its renames are atomic; else None."""
         system = self._hadoop(place)
         return system if system and str(system.getUri().getScheme()) in OF_HADOOP else None
+
+    def _azure(self, place: str) -> Any:
+        """The Hadoop FileSystem of a path, if it is one of Azure; else None."""
+        system = self._hadoop(place)
+        return system if system and scheme_of(system) in AZURE else None
 
     def _rename_over(self, system: Any, aside: str, place: str) -> None:
         old, new = self._path(aside), self._path(place)

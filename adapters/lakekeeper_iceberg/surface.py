@@ -68,20 +68,24 @@ org.apache.iceberg.aws.s3.BaseS3File: client/0 s3FileIOProperties/0 uri/0
 org.apache.iceberg.aws.s3.S3RequestUtil: configureEncryption/2 configurePermission/2
 org.apache.iceberg.aws.s3.S3URI: bucket/0 key/0
 """
-"""Those that are used in a session with an AWS SDK, without which these classes cannot be loaded."""
+_ON_AZURE = """
+org.apache.iceberg.azure.adlsv2.BaseADLSFile: fileClient/0
+"""
 _IN_NESSIE = """
 org.apache.iceberg.TableMetadataParser: overwrite/2
 org.apache.iceberg.nessie.NessieIcebergClient: getRef/0
 org.apache.iceberg.nessie.NessieTableOperations: .client .table
 org.apache.iceberg.nessie.UpdateableReference: getName/0 isMutable/0
 """
-"""Those that are used in a session with Iceberg's Nessie catalog."""
-_NESSIE = "org.apache.iceberg.nessie.NessieTableOperations"
-_SDK = "software.amazon.awssdk.services.s3.S3Client"
+_WITH = {
+    "software.amazon.awssdk.services.s3.S3Client": _ON_S3,
+    "com.azure.storage.file.datalake.DataLakeFileClient": _ON_AZURE,
+    "org.apache.iceberg.nessie.NessieTableOperations": _IN_NESSIE,
+}
+"""Those that are used where a session has a class, without which the others cannot be loaded."""
 
 
 def of_session(jvm: Jvm) -> Surface:
     """The members that are used, on all tested versions."""
     loadable = jvm.view.org.apache.spark.util.Utils.classIsLoadable
-    further = ((_SDK, _ON_S3), (_NESSIE, _IN_NESSIE))
-    return parse(_MEMBERS + "".join(more.lstrip() for name, more in further if bool(loadable(name))))
+    return parse(_MEMBERS + "".join(more.lstrip() for name, more in _WITH.items() if loadable(name)))

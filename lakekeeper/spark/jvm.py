@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 _BETWEEN = "\x00"  # no path contains it
 NOTE_READERS = 16
 """Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
-_CONDITIONAL = "fs.option.create.conditional.overwrite"
 NOTE_READS = 5
 """How often a note is looked for that another writer removes, or replaces, between the look and the read."""
-_REFUSED_PUT = re.compile(r"Status Code: (409|412)\b|^412 Precondition Failed\b")
-"""How the AWS SDK and Google's connector say that a put did not find what it expected, or found an unfinished put."""
-_VISIBLE_AT_ONCE = ("hdfs", "viewfs")  # a file is seen while it is written, and a rename is one step
+_REFUSED_PUT = re.compile(r"Status (Code:|code) (409|412)\b|^412 Precondition Failed\b")
+"""How the SDKs of AWS and Azure, and Google's connector, say that a put did not find what it expected."""
 _NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)")
 """What Spark's, Iceberg's and Hive's exceptions about missing tables are named."""
 
@@ -50,6 +48,8 @@ def require_classic(spark: Any) -> None:
 
 def says_it_exists(error: BaseException) -> bool:
     """Whether an error of creating a file says that the file exists: by its class, or by the answer of a store."""
+    if isinstance(error, FileExistsError):
+        return True
     return any("AlreadyExists" in kind or _REFUSED_PUT.search(text) for kind, text in causes(error))
 
 
@@ -248,34 +248,6 @@ class Jvm:
         finally:
             files.delete(aside)
 
-    def create_object(self, files: Any, place: Any, data: bytes) -> None:
-        """Create a file of a Hadoop file system that is not local, with its full content. Raises if the file exists.
-
-        On HDFS the file is there, and empty, as soon as it is opened: it is written aside and renamed, which HDFS
-        refuses where a file exists. Azure and Google's connector refuse to create one. S3A looks for it when the stream
-        is opened and puts the object when it is closed: of two concurrent callers, the later one would replace the file
-        of the earlier. A conditional put is used where S3A has one (Hadoop 3.4.2) and it is not switched off.
-        """
-        if str(files.getUri().getScheme()) in _VISIBLE_AT_ONCE:
-            self._create_by_rename(files, place, data)
-            return
-        if files.hasPathCapability(place, _CONDITIONAL):
-            stream = files.createFile(place).overwrite(False).must(_CONDITIONAL, "true").build()
-        else:
-            stream = files.create(place, False)
-        _write(stream, data)
-
-    def _create_by_rename(self, files: Any, place: Any, data: bytes) -> None:
-        fs = self.view.org.apache.hadoop.fs
-        place = files.makeQualified(place)  # hdfs:///t has no address
-        aside = fs.Path(place.getParent(), f"{place.getName()}.{uuid.uuid4().hex}.tmp")
-        try:
-            _write(files.create(aside, False), data)
-            refusing = self.array(getattr(fs, "Options$Rename"), [])
-            fs.FileContext.getFileContext(place.toUri(), files.getConf()).rename(aside, place, refusing)
-        finally:
-            files.delete(aside, False)
-
     def longs(self, numbers: Sequence[int] | npt.NDArray[np.int64]) -> Any:
         """A Java ``long[]``, made in a few calls regardless of its length."""
         made = self.spark.sparkContext._gateway.new_array(self.spark._jvm.long, len(numbers))
@@ -329,13 +301,6 @@ class Jvm:
         from pyspark.sql import DataFrame
 
         return DataFrame(java, self.spark)
-
-
-def _write(stream: Any, data: bytes) -> None:
-    try:
-        stream.write(bytearray(data))
-    finally:
-        stream.close()
 
 
 LOCAL_FILESYSTEMS = frozenset(

@@ -1,4 +1,4 @@
-"""One S3, HDFS, Google Cloud Storage and session for all tests of this folder (``-m stores``, make stores)."""
+"""One S3, HDFS, Azure, Google Cloud Storage and session for all tests of this folder (``-m stores``, make stores)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.testing.golden import REWRITE
 from tests.oracles.rest_catalog import rest_catalog
+from tests.stores.azurite import BlobRelay, azurite, missing
+from tests.stores.blobs import Container
 from tests.stores.bucket import LAKE, Bucket, moto, pyiceberg_properties
 from tests.stores.fake_gcs import fake_gcs
 from tests.stores.faulty_s3 import FaultyS3
@@ -24,7 +26,7 @@ from tests.stores.hdfs import MiniHdfs, mini_hdfs
 from tests.stores.kinds import KINDS, Kind, StoreTable
 from tests.stores.outcomes import OUTCOMES, Outcomes, shown, write_into
 from tests.stores.rows import filled
-from tests.stores.session import CATALOGS, Places, stores_session
+from tests.stores.session import Places, stores_session
 from tests.stores.store import Store
 
 Served = TypeVar("Served", bound=FaultyS3)
@@ -49,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     outcomes = config.stash.get(OUTCOMES, {})
-    for store in ("s3", "hdfs", "gcs"):
+    for store in ("s3", "hdfs", "azure", "gcs"):
         of_store = {at: what for at, what in outcomes.items() if Kind(at[0]).store == store}
         if not of_store:
             continue
@@ -108,9 +110,29 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
 
 
 @pytest.fixture(scope="session")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container | None]:
+    """An empty container; None on a machine without Azurite."""
+    if missing():
+        yield None
+        return
+    with azurite(tmp_path_factory.mktemp("azurite") / "azurite.log") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
 def gcs(objects: Objects) -> Iterator[GcsRelay]:
     """The relay in front of it, which Spark uses."""
     with serving(GcsRelay(objects.host)) as relay:
+        yield relay
+
+
+@pytest.fixture(scope="session")
+def blobs(container: Container | None) -> Iterator[BlobRelay | None]:
+    """The relay in front of it, which Spark uses."""
+    if container is None:
+        yield None
+        return
+    with serving(BlobRelay(container.host)) as relay:
         yield relay
 
 
@@ -129,9 +151,14 @@ def rest(bucket: Bucket, home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def places(s3: FaultyS3, hdfs: MiniHdfs, gcs: GcsRelay, home: Path, rest: str) -> Places:
+def places(
+    s3: FaultyS3, hdfs: MiniHdfs, gcs: GcsRelay, blobs: BlobRelay | None, home: Path, rest: str
+) -> Places:
     """The addresses of the stores and catalogs for a driver."""
-    return Places(s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home), gcs=gcs.address)
+    azure = "" if blobs is None else blobs.endpoint
+    return Places(
+        s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home), gcs=gcs.address, azure=azure
+    )
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +166,7 @@ def spark(places: Places) -> Iterator[SparkSession]:
     session = stores_session(places)
     session.conf.set("spark.lakekeeper.commit.quiet-window-ms", "0")
     session.conf.set("spark.lakekeeper.queries-per-hour", "100000000")
-    for name in CATALOGS:
+    for name in places.catalogs:
         session.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
     yield session
     session.stop()
@@ -152,8 +179,10 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs, objects: Objects) -> Store:
+def store(kind: Kind, bucket: Bucket, hdfs: MiniHdfs, objects: Objects, container: Container | None) -> Store:
     """The store of a kind, without the relay."""
+    if kind.store == "azure":
+        return container or pytest.skip(missing())
     found: dict[str, Store] = {"s3": bucket, "hdfs": hdfs.store, "gcs": objects}
     return found[kind.store]
 

@@ -29,6 +29,7 @@ MODES = (SLOW_DOWN, LOST_ANSWER, CUT_OFF, STALE)
 """503; the call succeeds without an answer; half of the answer arrives; a listing from before the run."""
 
 _HOP = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
+_DROPPED = (_HOP - {"date"}) | {"expect"}  # of a request, whose date Azure's SDK signs
 _PATIENCE = 60  # seconds for which a held call waits for the others
 _BUSY = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
@@ -158,6 +159,8 @@ class Relay(BaseHTTPRequestHandler):
     busy = Answer(503, (("Content-Type", "application/xml"),), _BUSY)
     page_size = "max-keys"
     """The parameter of a listing that limits its page."""
+    exclusive = True
+    """Writes pass one at a time, so that of two conditional ones the second finds what the first has written."""
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 16  # an answer leaves in one piece
     disable_nagle_algorithm = True
@@ -194,7 +197,7 @@ class Relay(BaseHTTPRequestHandler):
             self._pass_on(call, body, fault)
 
     def _pass_on(self, call: Call, body: bytes, fault: str) -> None:
-        if self.command in ("GET", "HEAD"):
+        if self.command in ("GET", "HEAD") or not self.exclusive:
             found = self.ask(call, body)
         else:
             with self.server.storing:
@@ -255,9 +258,7 @@ class Relay(BaseHTTPRequestHandler):
             path += f"&{self.page_size}={self.server.page}"
         server = http.client.HTTPConnection(self.server.host, timeout=_PATIENCE)
         try:
-            headers = {
-                name: value for name, value in self.headers.items() if name.lower() not in ("expect", *_HOP)
-            }
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in _DROPPED}
             if target:
                 headers["X-Amz-Target"] = target
             server.request(self.command, path, body=body or None, headers=headers)

@@ -1,4 +1,4 @@
-"""The kinds of tables on S3, HDFS and Google Cloud Storage: a format, the client of the store, and the catalog.
+"""The kinds of tables on S3, HDFS, Azure and Google Cloud Storage: a format, the client of the store, and the catalog.
 
 Rows are read by Spark and by a reader without Spark, which reaches the store past a relay.
 """
@@ -45,9 +45,9 @@ class Kind:
 
     @property
     def store(self) -> str:
-        """``s3``, ``hdfs`` or ``gcs``, by the name."""
+        """``s3``, ``hdfs``, ``azure`` or ``gcs``, by the name."""
         first = self.name.partition("-")[0]
-        return first if first in ("hdfs", "gcs") else "s3"
+        return first if first in ("hdfs", "azure", "gcs") else "s3"
 
     def table(self, spark: SparkSession, store: Store, name: str) -> StoreTable:
         """The table of this name, which need not exist; a bucket names the server."""
@@ -88,7 +88,17 @@ ONE_OF_EACH_ON_HDFS = {name: ON_HDFS[name] for name in ("hdfs-delta", "hdfs-iceb
 ON_GCS = _by_name(Kind("gcs-delta"), Kind("gcs-iceberg-jdbc", "gc", 3))
 """By Google's connector for Hadoop, and by HadoopFileIO on it under a SQLite catalog."""
 
-KINDS = ON_S3 | ON_HDFS | ON_GCS
+ON_AZURE = _by_name(
+    Kind("azure-delta"),
+    Kind("azure-iceberg-jdbc", "az", 3),
+    Kind("azure-iceberg-hadoop", "azh", 2),
+)
+"""By ABFS on the Blob endpoint; by HadoopFileIO on it under a SQLite catalog and a Hadoop catalog."""
+
+BY_ADLS = _by_name(Kind("azure-iceberg-adls", "azf", 3))
+"""By ADLSFileIO, whose listings Azurite does not answer: for tests that list nothing."""
+
+KINDS = ON_S3 | ON_HDFS | ON_AZURE | ON_GCS
 
 TRIED_ONCE = _by_name(
     Kind("delta, no retries", bucket=IMPATIENT), Kind("iceberg-jdbc, no retries", "quick", 3, IMPATIENT)

@@ -25,6 +25,10 @@ _TITLES = {
     "hdfs-iceberg-jdbc": "Iceberg JDBC, hdfs:///",
     "hdfs-iceberg-hadoop": "Iceberg Hadoop catalog",
     "hdfs-iceberg-plain": "Iceberg Hadoop catalog, plain path",
+    "azure-delta": "Delta",
+    "azure-iceberg-jdbc": "Iceberg JDBC, HadoopFileIO",
+    "azure-iceberg-hadoop": "Iceberg Hadoop catalog",
+    "azure-iceberg-adls": "Iceberg JDBC, ADLSFileIO",
     "gcs-delta": "Delta",
     "gcs-iceberg-jdbc": "Iceberg JDBC, HadoopFileIO",
 }

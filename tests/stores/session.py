@@ -1,4 +1,4 @@
-"""A Spark session with tables on S3, HDFS and Google Cloud Storage: Delta at paths, Iceberg in several catalogs."""
+"""A Spark session with tables on S3, HDFS, Azure and Google Cloud Storage, in several Iceberg catalogs and at paths."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.stores import gcs
+from tests.stores.blobs import ACCOUNT, DOMAIN, KEY
 from tests.stores.bucket import IMPATIENT, KEYS, LAKE, REGION
 from tests.stores.fake_gcs import connector
 
@@ -23,26 +24,38 @@ _MODULES = (
     "apache-client", "apache5-client", "dynamodb", "glue", "kms", "s3", "s3-transfer-manager", "sts",
     "url-connection-client",
 )  # fmt: skip
+AZURE = ("org.apache.hadoop:hadoop-azure:3.4.2", "com.azure:azure-storage-file-datalake:12.23.0")
+"""ABFS of the same Hadoop, and the SDK of Iceberg's ADLSFileIO."""
 PACKAGES = (HADOOP_AWS, *(f"software.amazon.awssdk:{module}:{SDK}" for module in _MODULES))
 EXCLUDED = (
     "software.amazon.awssdk:bundle",  # 640 MB of all services
     "software.amazon.awssdk.crt:aws-crt",
     "org.slf4j:slf4j-api",
+    "com.microsoft.azure:azure-storage",  # of WASB alone
 )
 
 
 @dataclass(frozen=True)
 class Places:
-    """The addresses of the stores and the REST catalog, and the folder of the other catalogs' databases."""
+    """The addresses of the stores and the REST catalog, and the folder of the other catalogs' databases.
+
+    ``azure``: name and port of the Blob service; empty where there is none.
+    """
 
     s3: str
     hdfs: str
     rest: str
     home: str
     gcs: str
+    azure: str = ""
+
+    @property
+    def catalogs(self) -> tuple[str, ...]:
+        """The names of all catalogs."""
+        return (*_CATALOGS, "az", "azh", "azf") if self.azure else _CATALOGS
 
 
-CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp", "gc", "gch")
+_CATALOGS = ("ice", "hio", "hdp", "hdpp", "rest", "glue", "quick", "nn", "nnh", "nnp", "gc", "gch")
 
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
 _KEYS = f"-Daws.accessKeyId={KEYS['access']} -Daws.secretAccessKey={KEYS['secret']}"
@@ -63,8 +76,6 @@ _SOON = {"retry.interval": "20ms", "retry.throttle.interval": "20ms"}
 def s3_confs(address: str) -> dict[str, str]:
     """What a user sets to reach an S3 at an address; nothing is tried twice in the bucket `IMPATIENT`."""
     return {
-        "spark.jars.packages": ",".join(PACKAGES),
-        "spark.jars.excludes": ",".join(EXCLUDED),
         "spark.driver.extraJavaOptions": _KEYS,
         "spark.hadoop.fs.s3a.endpoint": address,
         "spark.hadoop.fs.s3a.endpoint.region": REGION,
@@ -104,6 +115,30 @@ def gcs_confs(address: str, home: Path) -> dict[str, str]:
         **_catalog("gch", f"gs://{gcs.LAKE}/gch"),
         "spark.sql.catalog.gch.hadoop.fs.gs.operation.move.enable": "false",
         "spark.sql.catalog.gch.hadoop.fs.gs.impl.disable.cache": "true",
+    }
+
+
+def azure_confs(endpoint: str, home: Path) -> dict[str, str]:
+    """What a user sets to reach an emulator of the Blob service at an endpoint, and catalogs on it.
+
+    az   SQLite      azh   a Hadoop catalog      azf   SQLite, ADLSFileIO
+    """
+    if not endpoint:
+        return {}
+    root = f"abfs://{LAKE}@{DOMAIN}"
+    return {
+        f"spark.hadoop.fs.azure.account.key.{DOMAIN}": KEY,
+        f"spark.hadoop.fs.azure.account.hns.enabled.{DOMAIN}": "false",
+        "spark.hadoop.fs.azure.fns.account.service.type": "BLOB",
+        "spark.hadoop.fs.azure.abfs.endpoint": endpoint,
+        "spark.hadoop.fs.azure.always.use.https": "false",
+        **_catalog("az", f"{root}/az", home),
+        **_catalog("azh", f"{root}/azh"),
+        **_catalog("azf", f"{root}/azf", home),
+        "spark.sql.catalog.azf.io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
+        "spark.sql.catalog.azf.adls.auth.shared-key.account.name": ACCOUNT,
+        "spark.sql.catalog.azf.adls.auth.shared-key.account.key": KEY,
+        f"spark.sql.catalog.azf.adls.connection-string.{DOMAIN}": f"http://{endpoint}/{ACCOUNT}",
     }
 
 
@@ -164,17 +199,20 @@ def _catalog(name: str, warehouse: str, home: Path | None = None, address: str =
 
 
 def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on these stores, with the catalogs of `iceberg_catalogs`, `hdfs_confs` and `gcs_confs`."""
+    """A session on these stores, with the catalogs of `iceberg_catalogs` and the confs of each store."""
     from lakekeeper.spark.session import local_session
 
     home = Path(places.home)
+    packages = (*PACKAGES, *AZURE) if places.azure else PACKAGES
     return local_session(
         app_name="lakekeeper-stores",
         warehouse=home,
-        conf=s3_confs(places.s3)
+        conf={"spark.jars.packages": ",".join(packages), "spark.jars.excludes": ",".join(EXCLUDED)}
+        | s3_confs(places.s3)
         | iceberg_catalogs(home, places.s3, places.rest)
         | hdfs_confs(places.hdfs, home)
         | gcs_confs(places.gcs, home)
+        | azure_confs(places.azure, home)
         | dict(more or {}),
         master="local[2,4]",  # a task is tried four times, as on a cluster
         small_data=True,

@@ -1,4 +1,4 @@
-"""The storage part of the adapter contract, and of its races and deletes, on each kind of table on S3 and HDFS."""
+"""The storage part of the adapter contract, and of its races and deletes, on each kind of table in each store."""
 
 from __future__ import annotations
 

@@ -1,22 +1,18 @@
-"""What holds on HDFS alone: the trash, empty folders, notes by a rename, two drivers without a declaration."""
+"""What holds on HDFS alone: the trash, empty folders, notes by a rename."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakekeeper.spark.jvm import Jvm, says_it_exists
-from lakekeeper.testing.values import text
+from lakekeeper.spark.small_files import create_once
 from tests.opening import table_later
-from tests.stores.driver import Errand, second_driver
 from tests.stores.kinds import ON_HDFS, ONE_OF_EACH_ON_HDFS, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, append, same_rows
-from tests.stores.session import Places
 from tests.stores.webhdfs import WebHDFS
 
 
@@ -71,41 +67,6 @@ def test_a_vacuum_leaves_no_empty_folder_of_a_run(table: StoreTable) -> None:
     assert not {folder for folder in empty if "/lk" in folder}
 
 
-def test_two_drivers_commit_the_same_version(
-    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
-) -> None:
-    """The second driver commits between our read and our commit: HDFS refuses the second file of that name."""
-    rows = table.spark_rows()
-    with second_driver(Errand(places, table.sql, "append")) as users:
-        waiting = [users]
-
-        def commit_first(phase: str, _: Mapping[str, Any]) -> None:
-            if phase == "before_commit" and waiting:
-                waiting[0].go()
-                waiting.pop().wait_for("done")
-
-        report = table.table().recluster("k", policy="full", observer=commit_first)
-    assert report.commits == 1
-    outcomes[kind.name, "two drivers, one version"] = same_rows(table, rows + appended(1))
-
-
-def test_two_drivers_commit_again_and_again(
-    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
-) -> None:
-    """Ten appends of one driver, and deletes of ours beside them: nothing is lost and nothing returns."""
-    rows, deleted = table.spark_rows(), 0
-    with second_driver(Errand(places, table.sql, "append", times=10)) as users:
-        users.go()
-        while users.running():
-            deleted += table.table().delete(f"id = {10 + deleted}").deleted_rows_count
-        users.wait_for("done")
-    assert deleted >= 2
-    gone = {f"'v{i}'" for i in range(10, 10 + deleted)}
-    left = Counter({row: n for row, n in rows.items() if not any(v in row for v in gone)})
-    assert left.total() == rows.total() - deleted
-    outcomes[kind.name, "two drivers, ten commits"] = same_rows(table, left + appended(10))
-
-
 @of_kinds(ONE_OF_EACH_ON_HDFS)
 def test_a_note_that_is_being_written_is_not_there_yet(table: StoreTable) -> None:
     """Otherwise a vacuum reads an empty registration, and the second of two runs in one slot fails."""
@@ -122,19 +83,14 @@ def test_a_note_that_is_being_written_is_not_there_yet(table: StoreTable) -> Non
         def create(self, aside: Any, over: bool) -> Any:
             stream = files.create(aside, over)
             assert not files.exists(place)
-            jvm.create_object(files, place, b"theirs")
+            create_once(jvm, files, place, b"theirs")
             return stream
 
     with pytest.raises(Py4JJavaError) as refused:
-        jvm.create_object(Slow(), place, b"ours")
+        create_once(jvm, Slow(), place, b"ours")
     assert says_it_exists(refused.value)
     notes = {key: table.store.get(key) for key in table.store.keys(f"{table.prefix}/_lakekeeper")}
     assert notes == {f"{table.prefix}/_lakekeeper/slot.json": b"theirs"}
-
-
-def appended(times: int) -> Counter[str]:
-    """The rows of the second driver's appends."""
-    return Counter({text({"id": i, "k": i % 101, "v": f"v{i}"}): times for i in range(1_000, 1_010)})
 
 
 def data_files(table: StoreTable) -> set[str]:

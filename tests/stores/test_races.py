@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,13 +16,15 @@ from tests.opening import table_later
 from tests.stores.bucket import Bucket
 from tests.stores.driver import Errand, second_driver
 from tests.stores.faulty_s3 import FaultyS3
-from tests.stores.kinds import ON_S3, Kind, StoreTable, of_kinds
+from tests.stores.kinds import ON_AZURE, ON_HDFS, ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.log_stores import CONDITIONAL, use_log_store
 from tests.stores.outcomes import Outcomes
 from tests.stores.racing import calling, meeting_at, next_version, with_users
 from tests.stores.rows import NOW, append, same_rows
 from tests.stores.session import Places
 
+RENAMING = ON_HDFS | ON_AZURE
+"""Where a commit is a rename that the store refuses if the target exists, so that nothing has to be declared."""
 DELTA_ON_S3 = {"delta": ON_S3["delta"]}
 DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
 
@@ -139,6 +141,43 @@ def test_two_drivers_lose_nothing_of_iceberg(
     assert met.happened
     assert report.commits == 1
     outcomes[kind.name, "two drivers at a barrier"] = same_rows(table, with_users(rows))
+
+
+@of_kinds(RENAMING)
+def test_two_drivers_commit_the_same_version(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
+) -> None:
+    """The second driver commits between our read and our commit: the store refuses a second file of that name."""
+    rows = table.spark_rows()
+    with second_driver(Errand(places, table.sql, "append")) as second:
+        waiting = [second]
+
+        def commit_first(phase: str, _: Mapping[str, Any]) -> None:
+            if phase == "before_commit" and waiting:
+                waiting[0].go()
+                waiting.pop().wait_for("done")
+
+        report = table.table().recluster("k", policy="full", observer=commit_first)
+    assert report.commits == 1
+    outcomes[kind.name, "two drivers, one version"] = same_rows(table, with_users(rows))
+
+
+@of_kinds(RENAMING)
+def test_two_drivers_commit_again_and_again(
+    table: StoreTable, kind: Kind, outcomes: Outcomes, places: Places
+) -> None:
+    """Ten appends of one driver, and deletes of ours beside them: nothing is lost and nothing returns."""
+    rows, deleted = table.spark_rows(), 0
+    with second_driver(Errand(places, table.sql, "append", times=10)) as second:
+        second.go()
+        while second.running():
+            deleted += table.table().delete(f"id = {10 + deleted}").deleted_rows_count
+        second.wait_for("done")
+    assert deleted >= 2
+    gone = {f"'v{i}'" for i in range(10, 10 + deleted)}
+    left = Counter({row: n for row, n in rows.items() if not any(v in row for v in gone)})
+    assert left.total() == rows.total() - deleted
+    outcomes[kind.name, "two drivers, ten commits"] = same_rows(table, with_users(left, times=10))
 
 
 @pytest.mark.parametrize("catalog", ["hdp", "hdpp"])

@@ -12,7 +12,7 @@ import lakekeeper as lk
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.errors import Unsupported
 from tests.opening import table_later
-from tests.stores.kinds import ON_GCS, ON_S3, Kind, StoreTable, of_kinds
+from tests.stores.kinds import ON_AZURE, ON_GCS, ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, append, same_rows
 
@@ -100,7 +100,7 @@ def test_a_dropped_partition_comes_back(table: StoreTable, kind: Kind, outcomes:
     outcomes[kind.name, "drop_partition, restore"] = same_rows(table, rows)
 
 
-@of_kinds(ON_S3 | ON_GCS)
+@of_kinds(ON_S3 | ON_AZURE | ON_GCS)
 def test_the_trash_is_refused(table: StoreTable, kind: Kind, outcomes: Outcomes) -> None:
     table.table().recluster("k")
     before = table.store.keys(table.prefix)

@@ -24,8 +24,10 @@ TRASH = "trash"
 """The folder in it that is the trash; each entry has a folder of its own there."""
 
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(/.*)?", re.DOTALL)
-_SAME = {"s3n": "s3", "s3a": "s3", "wasbs": "wasb", "abfss": "abfs"}
+_SAME = {"s3n": "s3", "s3a": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 """Schemes that are one store under several names."""
+_BLOB = re.compile(r"(?<=@)([^.]+)\.blob\.")
+"""An account of Azure by its other endpoint: ``wasbs://c@a.blob.…`` is ``abfss://c@a.dfs.…``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +178,12 @@ def _place(location: str) -> _Place | None:
     found = _LOCATION.fullmatch(location)
     if found is None or not found[3]:
         return None
-    scheme = (found[1] or "file").lower()
+    scheme, authority = (found[1] or "file").lower(), found[2] or ""
+    scheme = _SAME.get(scheme, scheme)
+    if scheme == "abfs":
+        authority = _BLOB.sub(r"\1.dfs.", authority)
     # Without a leading slash; the caller distinguishes a trailing slash.
-    return _Place((_SAME.get(scheme, scheme), found[2] or ""), tuple(found[3][1:].split("/")))
+    return _Place((scheme, authority), tuple(found[3][1:].split("/")))
 
 
 def _odd(steps: Sequence[str]) -> bool:

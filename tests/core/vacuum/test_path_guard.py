@@ -153,6 +153,21 @@ def test_one_store_under_several_names_and_declared_roots() -> None:
     assert "outside" in refusal("gs://bucket/t/data/x", BUCKET)
 
 
+def test_one_container_of_azure_under_several_names() -> None:
+    """Loss L49: a file that the table names by one of them was an orphan in a listing by another."""
+    names = [
+        "abfss://c@a.dfs.core.windows.net/t/x",
+        "abfs://c@a.dfs.core.windows.net/t/x",
+        "abfss://c@a.blob.core.windows.net/t/x",
+        "wasbs://c@a.blob.core.windows.net/t/x",
+        "wasb://c@a.blob.core.windows.net/t/x",
+    ]
+    assert len({spelled(name) for name in names}) == 1
+    others = ("wasbs://d@a.blob.core.windows.net/t/x", "abfss://c@b.dfs.core.windows.net/t/x")
+    assert not any(same_place(other, name) for other in others for name in names)
+    assert not same_place("s3://c@a.blob.x/t", "s3://c@a.dfs.x/t")
+
+
 @pytest.mark.parametrize("root", ["/", "file:/", "s3://bucket", "s3://bucket/", "t", "file:/a/../b", ""])
 def test_a_root_that_is_not_a_folder_is_refused(root: str) -> None:
     with pytest.raises(RetentionError, match="not a folder below"):

@@ -1,0 +1,112 @@
+"""Small files on Hadoop's file systems, which differ in when a file is there and in what a rename is.
+
+                a file is there              a rename
+    hdfs        empty, once it is opened     one step, over a file only on request
+    abfs, wasb  empty, once it is opened     one step or a copy, never over a file
+    s3a, gs     whole, once it is closed     a copy
+
+On Azure a file can therefore not be replaced in one step. Its new text is first written beside it, as a spare: a reader
+that finds the file empty, while it is written over or after a crash, reads the spare.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from lakekeeper.spark.jvm import Jvm
+
+SPARE = ".next"
+"""A spare is named like its file, and ends so."""
+AZURE = ("abfs", "abfss", "wasb", "wasbs")
+_HDFS = ("hdfs", "viewfs")
+_RENAMING = ("file", *_HDFS)
+_WITH_FOLDERS = ("abfs", "abfss")  # in accounts with a hierarchical namespace
+_ACLS = "fs.capability.paths.acls"  # which ABFS has in these accounts alone
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+_LOOKS = 3
+
+
+def scheme_of(files: Any) -> str:
+    """The scheme of a Hadoop FileSystem."""
+    return str(files.getUri().getScheme()).lower()
+
+
+def renames_in_one_step(files: Any, place: Any) -> bool:
+    """Whether a rename moves a file and does not copy it."""
+    scheme = scheme_of(files)
+    return scheme in _RENAMING or (scheme in _WITH_FOLDERS and bool(files.hasPathCapability(place, _ACLS)))
+
+
+def has_folders(files: Any) -> bool:
+    """Whether folders remain when they are empty, and the file system refuses to delete one that is not."""
+    return scheme_of(files) in ("hdfs", *_WITH_FOLDERS)
+
+
+def create_once(jvm: Jvm, files: Any, place: Any, data: bytes) -> None:
+    """Create a file of a file system that is not local, with its full content. Raises if the file exists.
+
+    Where a file is there as soon as it is opened, it is written aside and renamed, which is refused where a file
+    exists. Google's connector refuses to create one. S3A looks for it when the stream is opened and puts the object
+    when it is closed: of two concurrent callers, the later one would replace the file of the earlier. A conditional put
+    is used where S3A has one (Hadoop 3.4.2) and it is not switched off.
+    """
+    if scheme_of(files) in (*_HDFS, *AZURE):
+        _create_by_rename(jvm, files, place, data)
+        return
+    if files.hasPathCapability(place, _CONDITIONAL):
+        stream = files.createFile(place).overwrite(False).must(_CONDITIONAL, "true").build()
+    else:
+        stream = files.create(place, False)
+    _write(stream, data)
+
+
+def _create_by_rename(jvm: Jvm, files: Any, place: Any, data: bytes) -> None:
+    fs = jvm.view.org.apache.hadoop.fs
+    place = files.makeQualified(place)  # hdfs:///t has no address
+    aside = place.suffix(f".{uuid.uuid4().hex}.tmp")
+    try:
+        _write(files.create(aside, False), data)
+        if scheme_of(files) in AZURE:  # whose FileContext looks for the target and then renames
+            if not files.rename(aside, place):
+                raise FileExistsError(f"{place.toString()} exists, or it cannot be renamed to")
+            return
+        refusing = jvm.array(getattr(fs, "Options$Rename"), [])
+        fs.FileContext.getFileContext(place.toUri(), files.getConf()).rename(aside, place, refusing)
+    except BaseException:
+        with suppress(Exception):
+            files.delete(aside, False)
+        raise
+
+
+def replace_with_spare(files: Any, place: Any, data: bytes) -> None:
+    """Write over a file of Azure; :func:`whole` finds its old or its new content at any time."""
+    spare = place.suffix(SPARE)
+    _write(files.create(spare, True), data)
+    _write(files.create(place, True), data)
+    files.delete(spare, False)
+
+
+def remove_spare(files: Any, place: Any) -> None:
+    """Remove what a crash may have left beside a file that is removed."""
+    if scheme_of(files) in AZURE:
+        files.delete(place.suffix(SPARE), False)
+
+
+def whole(read: Callable[[str], str | None], name: str) -> str | None:
+    """A text by its name; its spare where the file is empty."""
+    text = read(name)
+    for _ in range(_LOOKS):
+        if text != "":
+            break
+        text = read(name + SPARE) or read(name)  # without a spare it has been written by now
+    return text
+
+
+def _write(stream: Any, data: bytes) -> None:
+    try:
+        stream.write(bytearray(data))
+    finally:
+        stream.close()
