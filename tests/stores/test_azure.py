@@ -106,7 +106,7 @@ def test_a_note_is_there_as_a_whole_or_not_at_all(table: StoreTable, relay: Blob
 
 @of_kinds(ON_AZURE | BY_ADLS)
 def test_a_note_that_is_replaced_is_the_old_one_or_the_new_one(table: StoreTable, relay: BlobRelay) -> None:
-    """Loss L48: also after a crash in between, as the registration of a run must outlive its driver."""
+    """Loss L50: also after a crash in between, as the registration of a run must outlive its driver."""
     notes = table.adapter().notes
     notes.keep("intents/05.json", "old")
     states = states_while(relay, table, lambda: notes.replace("intents/05.json", "new"))
@@ -180,7 +180,7 @@ def test_verbs_by_the_client_of_iceberg(table: StoreTable, kind: Kind, outcomes:
 
 @of_kinds({"azure-delta": ON_AZURE["azure-delta"]})
 def test_a_file_that_the_log_names_by_wasb_is_no_orphan(table: StoreTable) -> None:
-    """Loss L49: an older client names the same container by its Blob endpoint."""
+    """Loss L51: an older client names the same container by its Blob endpoint."""
     [live, *_] = sorted(key for key in table.store.keys(table.prefix) if key.endswith(".parquet"))
     folder, _, file = live.rpartition("/")
     named, data = f"{folder}/{file.replace('0000', '0001', 1)}", table.store.get(live)

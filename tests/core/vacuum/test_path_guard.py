@@ -154,7 +154,7 @@ def test_one_store_under_several_names_and_declared_roots() -> None:
 
 
 def test_one_container_of_azure_under_several_names() -> None:
-    """Loss L49: a file that the table names by one of them was an orphan in a listing by another."""
+    """Loss L51: a file that the table names by one of them was an orphan in a listing by another."""
     names = [
         "abfss://c@a.dfs.core.windows.net/t/x",
         "abfs://c@a.dfs.core.windows.net/t/x",
