@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.catalogs.nessie import Nessie
@@ -121,17 +120,3 @@ class _Handler(BaseHTTPRequestHandler):
             return answer.status, headers, answer.read()
         finally:
             inner.close()
-
-
-@contextmanager
-def relay_to(server: Nessie) -> Iterator[Relay]:
-    """A relay that lives as long as the context."""
-    relay = Relay(server)
-    thread = threading.Thread(target=relay.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield relay
-    finally:
-        relay.shutdown()
-        relay.server_close()
-        thread.join()

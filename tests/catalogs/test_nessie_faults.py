@@ -14,7 +14,8 @@ from lakekeeper.errors import NotFound, Rejected, Unknown
 from tests.catalogs.branches import ALL, WRITES, at, filled, ids, read, stored
 from tests.catalogs.kinds import ICEBERG, add_nessie
 from tests.catalogs.nessie import Nessie, nessie_server
-from tests.catalogs.relay import LANDS, MODES, NOT_SENT, Relay, relay_to
+from tests.catalogs.relay import LANDS, MODES, NOT_SENT, Relay
+from tests.faults.processes import serving
 from tests.iceberg.scene import Scene
 
 pytestmark = [pytest.mark.iceberg, pytest.mark.stores]
@@ -27,7 +28,7 @@ WORK: dict[str, tuple[Callable[[lk.Table], object], Counter[int]]] = {
 
 @pytest.fixture(scope="module")
 def relay(nessie: Nessie) -> Iterator[Relay]:
-    with relay_to(nessie) as made:
+    with serving(Relay(nessie)) as made:
         yield made
 
 

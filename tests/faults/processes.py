@@ -9,10 +9,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from socketserver import BaseServer
+from threading import Thread
+from typing import TypeVar
 
 _PATIENCE = 300  # seconds; a start of Spark on a busy machine
 _HOME = Path(__file__).parents[2]
+_Served = TypeVar("_Served", bound=BaseServer)
 
 
 def killed(module: str, *arguments: str) -> str:
@@ -63,3 +69,29 @@ def listening(port: int, server: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise AssertionError(f"the server did not listen within {_PATIENCE} s")
+
+
+@contextmanager
+def running(command: Sequence[str | Path], port: int, log: Path) -> Iterator[None]:
+    """A server program that listens on a port, and writes to ``log``, while the context lives."""
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            listening(port, server)
+            yield
+        finally:
+            server.kill()
+            server.wait()
+
+
+@contextmanager
+def serving(server: _Served) -> Iterator[_Served]:
+    """A server of this process, in a thread, while the context lives."""
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

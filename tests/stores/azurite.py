@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.processes import free_port, listening
+from tests.faults.processes import free_port, running
 from tests.stores.blobs import Container
 from tests.stores.faulty_s3 import Call, FaultyS3, Relay
 
@@ -61,19 +61,8 @@ def azurite(log: Path) -> Iterator[Container]:
     """The container, empty, in a server that lives as long as the context; the server writes to ``log``."""
     port = free_port()
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--disableTelemetry", "--silent"]
-    with log.open("w") as out:
-        server = subprocess.Popen(
-            [_PROGRAM, *options, "--inMemoryPersistence"],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        )
-        try:
-            listening(port, server)
-            yield Container(f"127.0.0.1:{port}").make()
-        finally:
-            server.kill()
-            server.wait()
+    with running([_PROGRAM, *options, "--inMemoryPersistence"], port, log):
+        yield Container(f"127.0.0.1:{port}").make()
 
 
 def install() -> None:

@@ -6,7 +6,6 @@ import http.client
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.sax.saxutils import escape, unescape
 
-from tests.faults.processes import free_port, listening
+from tests.faults.processes import free_port, running
 from tests.stores.store import Store
 
 LAKE, IMPATIENT = "lake", "impatient"
@@ -126,17 +125,9 @@ def moto(log: Path) -> Iterator[Bucket]:
     if shutil.which(program) is None:
         raise FileNotFoundError(f"{program}: `make stores` installs moto, or {VARIABLE} names its server")
     port = free_port()
-    with log.open("w") as out:
-        server = subprocess.Popen(
-            [program, "-H", "127.0.0.1", "-p", str(port)], stdout=out, stderr=subprocess.STDOUT
-        )
-        try:
-            listening(port, server)
-            Bucket(f"127.0.0.1:{port}", IMPATIENT).make()
-            yield Bucket(f"127.0.0.1:{port}").make()
-        finally:
-            server.kill()
-            server.wait()
+    with running([program, "-H", "127.0.0.1", "-p", str(port)], port, log):
+        Bucket(f"127.0.0.1:{port}", IMPATIENT).make()
+        yield Bucket(f"127.0.0.1:{port}").make()
 
 
 def pyiceberg_properties(bucket: Bucket) -> dict[str, str]:

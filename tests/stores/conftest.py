@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakekeeper.testing.golden import REWRITE
+from tests.faults.processes import serving
 from tests.oracles.rest_catalog import rest_catalog
 from tests.stores.azurite import BlobRelay, azurite, missing
 from tests.stores.blobs import Container
@@ -29,7 +27,6 @@ from tests.stores.rows import filled
 from tests.stores.session import Places, stores_session
 from tests.stores.store import Store
 
-Served = TypeVar("Served", bound=FaultyS3)
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
@@ -60,19 +57,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(line)
         if os.environ.get(REWRITE):
             write_into(PAGES / f"{store}.md", shown(of_store))
-
-
-@contextmanager
-def serving(relay: Served) -> Iterator[Served]:
-    """A relay while it serves."""
-    thread = Thread(target=relay.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield relay
-    finally:
-        relay.shutdown()
-        relay.server_close()
-        thread.join()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from lakekeeper.spark import installation
 from lakekeeper.spark.java_runtime import usable_java
-from tests.faults.processes import free_port, listening
+from tests.faults.processes import free_port, running
 from tests.stores.gcs import Objects
 
 CONNECTOR = "com.google.cloud.bigdataoss:gcs-connector:4.0.4"
@@ -44,19 +44,8 @@ def fake_gcs(log: Path) -> Iterator[Objects]:
         raise FileNotFoundError(f"{_FOLDER / _PROGRAMS} and {connector()}: `make stores` installs them")
     port = free_port()
     options = ("-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(port))
-    with log.open("w") as out:
-        server = subprocess.Popen(
-            [found[0], *options, "-public-host", f"127.0.0.1:{port}", "-log-level", "warn"],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        )
-        try:
-            listening(port, server)
-            yield Objects(f"127.0.0.1:{port}").make()
-        finally:
-            server.kill()
-            server.wait()
+    with running([found[0], *options, "-public-host", f"127.0.0.1:{port}", "-log-level", "warn"], port, log):
+        yield Objects(f"127.0.0.1:{port}").make()
 
 
 def install() -> None:
