@@ -1,7 +1,7 @@
 """AddFile actions as a BlockSet: read by the driver where it can, else by one Arrow collect of narrow columns.
 
-The log holds statistics as JSON text. Spark parses only the row count and the key columns, with their own types,
-so that decimals never pass through doubles and no driver parses a million documents.
+The log holds statistics as JSON text. Only the row count and the key columns are parsed, with their own types, so that
+decimals never pass through doubles.
 Bounds may be too wide, but never too narrow:
 
     timestamps   are truncated to milliseconds    hi + 999 µs; before 1973 offsets are truncated to minutes: ± 59 s
@@ -25,8 +25,8 @@ from lakekeeper.core.model.keys import ClusterKey, arrow_type
 from lakekeeper.core.model.run_folders import NO_KEY
 from lakekeeper.errors import Unsupported
 from lakekeeper.spark.jvm import try_cast
-from lakekeeper_delta.columns import Found, physical_name
-from lakekeeper_delta.driver_listing import listed
+from lakekeeper_delta.columns import Found, nested, physical_name
+from lakekeeper_delta.driver_listing import can_list, listed
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG, PLACE, SHORT_TEXT, delete_id
 from lakekeeper_delta.known_state import all_files
 from lakekeeper_delta.live_adds import live_adds
@@ -49,7 +49,7 @@ def read_blocks(log: Log, state: State, key: ClusterKey | None, found: Sequence[
     Reads no data file, except to count the rows of files whose AddFile lacks ``numRecords``. Raises Unsupported for a
     file with an absolute path.
     """
-    adds = live_adds(log, state)
+    adds = live_adds(log, state) if can_list(found) else None
     table = None if adds is None else listed(adds, state, found)
     if table is None:
         table = listed_by_spark(log, state, found)
@@ -240,23 +240,19 @@ def _stats_schema(found: Sequence[Found]) -> StructType:
         return {"float": T.FloatType(), "double": T.DoubleType()}.get(item.sql_type, T.LongType())
 
     plain = [item for item in found if not item.partition]
-    bounds = nested({item.physical: parsed(item) for item in plain})
-    counts = nested({item.physical: T.LongType() for item in plain})
+    bounds = struct_of({item.physical: parsed(item) for item in plain})
+    counts = struct_of({item.physical: T.LongType() for item in plain})
     schema = T.StructType([T.StructField("numRecords", T.LongType())])
     if plain:
         schema = schema.add("minValues", bounds).add("maxValues", bounds).add("nullCount", counts)
     return schema
 
 
-def nested(leaves: Mapping[tuple[str, ...], DataType]) -> StructType:
-    """A schema of nested structs with these leaves."""
+def struct_of(leaves: Mapping[tuple[str, ...], DataType]) -> DataType:
+    """Spark's type of nested structs with these leaves."""
     from pyspark.sql import types as T
 
-    schema = T.StructType()
-    for first in dict.fromkeys(path[0] for path in leaves):
-        below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first and len(path) > 1}
-        schema = schema.add(first, nested(below) if below else leaves[(first,)])
-    return schema
+    return nested(leaves, lambda fields: T.StructType([T.StructField(name, kind) for name, kind in fields]))
 
 
 def _refuse_foreign(log: Log, table: pa.Table) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn, arrow_type, parse_column
 from lakekeeper.errors import OptionError, nearest
@@ -26,6 +26,7 @@ _KINDS = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _NO_BOUNDS = ("binary", "boolean")
+_Type = TypeVar("_Type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,17 @@ def _leaves(struct: Mapping[str, Any], prefix: tuple[str, ...]) -> list[tuple[st
         path = (*prefix, field["name"])
         found += _leaves(field["type"], path) if isinstance(field["type"], Mapping) else [path]
     return found
+
+
+def nested(
+    leaves: Mapping[tuple[str, ...], _Type], struct: Callable[[list[tuple[str, _Type]]], _Type]
+) -> _Type:
+    """The type of nested structs with these leaves; ``struct`` makes one of its fields."""
+    fields = []
+    for first in dict.fromkeys(path[0] for path in leaves):
+        below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first and len(path) > 1}
+        fields.append((first, nested(below, struct) if below else leaves[(first,)]))
+    return struct(fields)
 
 
 def _how_to_index(state: State, item: Found) -> str:

@@ -21,7 +21,7 @@ from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.errors import LakekeeperError, OptionError, Rejected, reason
 from lakekeeper.spi import Computed, Outdated
-from lakekeeper_delta.blocks import leaf, nested
+from lakekeeper_delta.blocks import leaf, struct_of
 from lakekeeper_delta.columns import Found, indexed, physical_step
 from lakekeeper_delta.commit import attempt, commit_tags
 from lakekeeper_delta.file_marks import vector_id
@@ -79,7 +79,7 @@ class DeltaStatistics:
         wanted = sorted(self._wanted(state, columns))
         schema = T.StructType([T.StructField("numRecords", T.LongType())])
         if wanted:
-            schema = schema.add("nullCount", nested(dict.fromkeys(wanted, T.LongType())))
+            schema = schema.add("nullCount", struct_of(dict.fromkeys(wanted, T.LongType())))
         stats = F.from_json("stats", schema)
         lacks = stats.getField("numRecords").isNull()
         for path in wanted:

@@ -8,7 +8,7 @@ a value of another type is an error. Whatever Spark may read in another way rais
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.json as pj
 from lakekeeper.core.model.blocks import UNKNOWN
 from lakekeeper.core.model.keys import arrow_type
 from lakekeeper.core.model.run_folders import NO_KEY, RUN_FOLDER
-from lakekeeper_delta.columns import Found, physical_name
+from lakekeeper_delta.columns import Found, nested, physical_name
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG, PLACE, SHORT_TEXT
 from lakekeeper_delta.log_files import Unlike
 from lakekeeper_delta.native import State
@@ -31,11 +31,28 @@ _DATE = r"^\d{4}-\d\d-\d\d$"
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}"
 _SPECIAL = r'[^ -~]|["\\]'  # what JSON may write in several ways
 _SIDES = ("minValues", "maxValues", "nullCount")
-_Struct = dict[str, "pa.DataType | _Struct"]
+_JSON = {
+    "int": pa.int64(),
+    "double": pa.float64(),
+    **dict.fromkeys(("string", "date", "timestamp", "timestamp_ntz"), pa.string()),
+}
+"""The types of bounds in JSON; a float, a decimal or a partition value is parsed by Spark."""
+
+
+def can_list(found: Sequence[Found]) -> bool:
+    """Whether the bounds of these columns are of types that the driver parses."""
+    return all(not item.partition and _kind(item) in _JSON for item in found)
+
+
+def _kind(item: Found) -> str:
+    return item.sql_type if item.column.kind == "float" else item.column.kind
 
 
 def listed(adds: pa.Table, state: State, found: Sequence[Found]) -> pa.Table | None:
-    """The columns that Spark makes of these AddFiles; None where it has to make them."""
+    """The columns that Spark makes of these AddFiles; None where it has to make them.
+
+    ``found`` are columns that `can_list` accepts.
+    """
     try:
         return _listed(adds.combine_chunks(), state, found)
     except (Unlike, pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -82,38 +99,10 @@ def _lines(stats: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _schema(found: Sequence[Found]) -> pa.Schema:
-    bounds: _Struct = {}
-    counts: _Struct = {}
-    for item in found:
-        _put(bounds, item.physical, _type(item))
-        _put(counts, item.physical, pa.int64())
-    sides = [(side, _struct(each)) for side, each in zip(_SIDES, (bounds, bounds, counts), strict=True)]
+    bounds = nested({item.physical: _JSON[_kind(item)] for item in found}, pa.struct)
+    counts = nested({item.physical: pa.int64() for item in found}, pa.struct)
+    sides = zip(_SIDES, (bounds, bounds, counts), strict=True)
     return pa.schema([("numRecords", pa.int64()), *(sides if found else ())])
-
-
-def _put(struct: _Struct, path: Sequence[str], kind: pa.DataType) -> None:
-    for step in path[:-1]:
-        below = struct.setdefault(step, {})
-        if not isinstance(below, dict):
-            raise Unlike
-        struct = below
-    struct[path[-1]] = kind
-
-
-def _struct(fields: Mapping[str, Any]) -> pa.DataType:
-    return pa.struct(
-        [(name, _struct(each) if isinstance(each, dict) else each) for name, each in fields.items()]
-    )
-
-
-def _type(item: Found) -> pa.DataType:
-    """The type of a bound in JSON. Raises Unlike for those that Spark has to read."""
-    kind = item.column.kind
-    if item.partition or not (
-        kind in ("int", "string", "date", "timestamp", "timestamp_ntz") or item.sql_type == "double"
-    ):
-        raise Unlike
-    return {"int": pa.int64(), "float": pa.float64()}.get(kind, pa.string())
 
 
 def _leaf(struct: pa.ChunkedArray, path: Sequence[str]) -> pa.Array:
@@ -129,9 +118,8 @@ def _bounds(number: int, item: Found, lo: pa.Array, hi: pa.Array, nulls: pa.Arra
     if kind == "string":
         short = [pc.less(pc.binary_length(side), SHORT_TEXT) for side in (lo, hi)]
         exact = pc.fill_null(pc.and_(*short), fill_value=False)
-        whole = pc.invert(
-            pc.or_(*(pc.match_substring(side, "\ufffd") for side in (lo, hi)))
-        )  # null if one is missing
+        # Null where one is missing.
+        whole = pc.invert(pc.or_(*(pc.match_substring(side, "\ufffd") for side in (lo, hi))))
         lo, hi = (pc.if_else(whole, side, pa.scalar(None, pa.string())) for side in (lo, hi))
     elif kind == "timestamp":
         lmt = pc.or_(lo.is_null(), hi.is_null())  # all others are in UTC

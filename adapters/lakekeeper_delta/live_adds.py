@@ -89,7 +89,7 @@ def replayed(commits: Iterable[bytes], names: Sequence[str]) -> tuple[pa.Table, 
     if len(table) > MOST_FILES:
         raise Unlike
     at = np.concatenate([*add_at, *remove_at])
-    encoded = pa.concat_arrays([identity(table), *removed]).dictionary_encode()
+    encoded = pa.concat_arrays([_identities(table), *removed]).dictionary_encode()
     last = np.full(len(encoded.dictionary), -1)
     np.maximum.at(last, encoded.indices, at)
     live = last[encoded.indices.slice(0, len(table))] == at[: len(table)]
@@ -147,7 +147,7 @@ def _of_checkpoint(file: Any, names: Sequence[str], touched: pa.Array) -> Iterat
             found = _columns(rows.filter(pc.struct_field(rows, "path").is_valid()), names)
             if "stats_parsed" in there and found["stats"].null_count:
                 raise Unlike
-            yield found.filter(pc.invert(pc.is_in(identity(found), value_set=touched)))
+            yield found.filter(pc.invert(pc.is_in(_identities(found), value_set=touched)))
 
 
 def _columns(add: pa.Array, names: Sequence[str]) -> pa.Table:
@@ -207,7 +207,7 @@ def _paths(action: pa.Array) -> pa.Array:
     return paths
 
 
-def identity(adds: pa.Table) -> pa.Array:
+def _identities(adds: pa.Table) -> pa.Array:
     """How Delta distinguishes files."""
     return _identity(adds["path"].combine_chunks(), adds["delete_id"].combine_chunks())
 
