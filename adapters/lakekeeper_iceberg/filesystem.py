@@ -122,14 +122,20 @@ class Disk:
     def move(self, moves: Mapping[str, str]) -> list[str]:
         """See ``spi.Storage.move``; a file is not moved if the storage renames by copying."""
         links, hadoop = self._links(), self._hadoop(moves)
+        if hadoop is None:
+            return []
+        within = [
+            source
+            for source, target in moves.items()
+            if not move_refusal(source, target, self.grounds) and _store(source) == _store(target)
+        ]
+        cheap = {path for paths in _by_store(within) if hadoop.renames(paths[0]) for path in paths}
 
         def one(move: tuple[str, str]) -> bool:
             source, target = move
-            if move_refusal(source, target, self.grounds) or any(links.to(path) for path in move):
+            if source not in cheap or any(links.to(path) for path in move):
                 return False
-            if hadoop is None or _store(source) != _store(target):
-                return False
-            return hadoop.renames(source) and self._rename(hadoop, source, target)
+            return self._rename(hadoop, source, target)
 
         done = _in_threads(one, list(moves.items()))
         return [source for source, moved in zip(moves, done, strict=True) if moved]
