@@ -7,17 +7,22 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import NOTE_READERS, NOTE_READS, repeated_if_refused, says_it_exists
-from lakekeeper.spark.small_files import AZURE, create_once, remove_spare, replace_with_spare, whole
+from lakekeeper.spark.small_files import (
+    AZURE,
+    NOTE_READERS,
+    NOTE_READS,
+    RENAMING,
+    create_once,
+    remove_spare,
+    repeated_if_refused,
+    replace_with_spare,
+    says_it_exists,
+    whole,
+)
 from lakekeeper_delta.filesystem import missing
 from lakekeeper_delta.native import Log
 
 FOLDER = "_lakekeeper"
-_RENAMING = (
-    "file",
-    "hdfs",
-    "viewfs",
-)  # files are visible there while being written, and renames are atomic
 
 
 class DeltaNotes:
@@ -81,7 +86,7 @@ class DeltaNotes:
             if _scheme(place, files) in AZURE:
                 replace_with_spare(files, place, text.encode())
                 return
-            if _scheme(place, files) not in _RENAMING:
+            if _scheme(place, files) not in RENAMING:
                 # An object is visible as a whole, or not at all.
                 repeated_if_refused(lambda: _write(files, place, text, over=True))
                 return

@@ -47,7 +47,7 @@ class HadoopFiles:
         return renames_in_one_step(files, place)
 
     def has_folders(self, path: str) -> bool:
-        """Whether folders are there without files, and are deleted only if they are empty."""
+        """See `small_files.has_folders`."""
         return has_folders(self.place(path)[1])
 
     def exists(self, path: str) -> bool:

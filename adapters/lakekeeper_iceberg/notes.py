@@ -7,12 +7,16 @@ from functools import cached_property
 from typing import Any
 
 from lakekeeper.errors import AdapterError, reason
-from lakekeeper.spark.jvm import NOTE_READERS, NOTE_READS, causes, repeated_if_refused, says_it_exists
+from lakekeeper.spark.jvm import causes
 from lakekeeper.spark.small_files import (
     AZURE,
+    NOTE_READERS,
+    NOTE_READS,
     create_once,
     remove_spare,
+    repeated_if_refused,
     replace_with_spare,
+    says_it_exists,
     scheme_of,
     whole,
 )

@@ -9,7 +9,7 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _BETWEEN = "\x00"  # no path contains it
-NOTE_READERS = 16
-"""Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
-NOTE_READS = 5
-"""How often a note is looked for that another writer removes, or replaces, between the look and the read."""
-_REFUSED_PUT = re.compile(r"Status (Code:|code) (409|412)\b|^412 Precondition Failed\b")
-"""How the SDKs of AWS and Azure, and Google's connector, say that a put did not find what it expected."""
 _NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)")
 """What Spark's, Iceberg's and Hive's exceptions about missing tables are named."""
 
@@ -44,26 +38,6 @@ def require_classic(spark: Any) -> None:
             "this is a Spark Connect session; lakekeeper commits through the JVM and needs a classic one: "
             "run it on the driver (SparkSession.builder.master(...)) or with the `lakekeeper` command"
         )
-
-
-def says_it_exists(error: BaseException) -> bool:
-    """Whether an error of creating a file says that the file exists: by its class, or by the answer of a store."""
-    if isinstance(error, FileExistsError):
-        return True
-    return any("AlreadyExists" in kind or _REFUSED_PUT.search(text) for kind, text in causes(error))
-
-
-def repeated_if_refused(put: Callable[[], None], puts: int = 5) -> None:
-    """Replace an object, again if another writer does so at the same time.
-
-    Google's connector replaces only the version that it found when the stream was opened.
-    """
-    try:
-        put()
-    except Exception as error:
-        if puts == 1 or not any(_REFUSED_PUT.search(text) for _, text in causes(error)):
-            raise
-        repeated_if_refused(put, puts - 1)
 
 
 def says_no_such_table(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
-"""Small files on Hadoop's file systems, which differ in when a file is there and in what a rename is.
+"""Small files on Hadoop's file systems, which differ in when a new file is visible and in how a rename works.
 
-                a file is there              a rename
+                a new file is visible        a rename
     hdfs        empty, once it is opened     one step, over a file only on request
     abfs, wasb  empty, once it is opened     one step or a copy, never over a file
     s3a, gs     whole, once it is closed     a copy
@@ -11,22 +11,50 @@ that finds the file empty, while it is written over or after a crash, reads the 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.jvm import Jvm, causes
 
+NOTE_READERS = 16
+"""Notes of a table on an object store that are read at once: a vacuum asks for some hundred, each a request."""
+NOTE_READS = 5
+"""How often a note is looked for that another writer removes, or replaces, between the look and the read."""
+_REFUSED_PUT = re.compile(r"Status (Code:|code) (409|412)\b|^412 Precondition Failed\b")
+"""How the SDKs of AWS and Azure, and Google's connector, say that a put did not find what it expected."""
 SPARE = ".next"
 """A spare is named like its file, and ends so."""
 AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _HDFS = ("hdfs", "viewfs")
-_RENAMING = ("file", *_HDFS)
+RENAMING = ("file", *_HDFS)
+"""Schemes whose files are visible while they are written, and are renamed in one step."""
 _WITH_FOLDERS = ("abfs", "abfss")  # in accounts with a hierarchical namespace
 _ACLS = "fs.capability.paths.acls"  # which ABFS has in these accounts alone
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 _LOOKS = 3
+
+
+def says_it_exists(error: BaseException) -> bool:
+    """Whether an error of creating a file says that the file exists: by its class, or by the answer of a store."""
+    if isinstance(error, FileExistsError):
+        return True
+    return any("AlreadyExists" in kind or _REFUSED_PUT.search(text) for kind, text in causes(error))
+
+
+def repeated_if_refused(put: Callable[[], None], puts: int = 5) -> None:
+    """Replace an object, again if another writer does so at the same time.
+
+    Google's connector replaces only the version that it found when the stream was opened.
+    """
+    try:
+        put()
+    except Exception as error:
+        if puts == 1 or not any(_REFUSED_PUT.search(text) for _, text in causes(error)):
+            raise
+        repeated_if_refused(put, puts - 1)
 
 
 def scheme_of(files: Any) -> str:
@@ -37,11 +65,11 @@ def scheme_of(files: Any) -> str:
 def renames_in_one_step(files: Any, place: Any) -> bool:
     """Whether a rename moves a file and does not copy it."""
     scheme = scheme_of(files)
-    return scheme in _RENAMING or (scheme in _WITH_FOLDERS and bool(files.hasPathCapability(place, _ACLS)))
+    return scheme in RENAMING or (scheme in _WITH_FOLDERS and bool(files.hasPathCapability(place, _ACLS)))
 
 
 def has_folders(files: Any) -> bool:
-    """Whether folders remain when they are empty, and the file system refuses to delete one that is not."""
+    """Whether an empty folder remains, and the file system refuses to delete one that is not empty."""
     return scheme_of(files) in ("hdfs", *_WITH_FOLDERS)
 
 

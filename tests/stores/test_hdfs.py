@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakekeeper.spark.jvm import Jvm, says_it_exists
-from lakekeeper.spark.small_files import create_once
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.small_files import create_once, says_it_exists
 from tests.opening import table_later
 from tests.stores.kinds import ON_HDFS, ONE_OF_EACH_ON_HDFS, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
