@@ -23,6 +23,7 @@ from lakekeeper.columnar.rows import Budget, Rows, by_file, whole_group
 from lakekeeper.columnar.values import Declined, Longs
 
 _MOST_CANDIDATES = 4_000_000
+_FEW = 8  # values up to which comparing with each costs less than looking up a hash table
 _NONE = np.zeros(0, np.int64)
 
 
@@ -92,7 +93,7 @@ class Narrowing:
         parts = whole_group(file, place.group, leaves, self.budget)
         among = np.ones(len(parts[0]), np.bool_)
         for part, values in zip(parts, wanted, strict=True):
-            among &= pc.is_in(part, value_set=values).to_numpy(zero_copy_only=False)
+            among &= _is_among(part, values)
         at = np.flatnonzero(among)
         positions = at + file.starts[place.group]
         live = ~_contains(self.masked[place.output], positions)
@@ -136,6 +137,17 @@ class Narrowing:
         candidates, lost = np.flatnonzero(groups[self._group]), np.flatnonzero(groups[self._lost_group])
         self._candidates, self._group = self._candidates.only(candidates), self._group[candidates]
         self.lost, self._lost_group = self.lost.only(lost), self._lost_group[lost]
+
+
+def _is_among(values: pa.Array, wanted: pa.Array) -> np.ndarray:
+    """Which of the values are wanted, where NULL counts as a value."""
+    if len(wanted) > _FEW:
+        return np.asarray(pc.is_in(values, value_set=wanted).to_numpy(zero_copy_only=False), np.bool_)
+    among = np.zeros(len(values), np.bool_)
+    for value in wanted:
+        same = pc.equal(values, value).fill_null(False) if value.is_valid else values.is_null()
+        among |= same.to_numpy(zero_copy_only=False)
+    return among
 
 
 def _index_in(values: pa.Array, known: pa.Array) -> Longs:

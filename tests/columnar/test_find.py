@@ -32,6 +32,7 @@ MOMENTS = (dt.datetime(1900, 1, 3, tzinfo=_UTC), dt.datetime(2024, 1, 1, 0, 0, 0
 NESTED = pa.struct([("x", pa.float64()), ("y", pa.struct([("z", pa.string())]))])
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-2, 2),
+    pa.int16(): st.integers(-12, 12),  # enough values for a search by hash table
     pa.int32(): st.integers(-3, 3),
     pa.int64(): st.sampled_from([0, 1, -(2**63), 2**63 - 1]),
     pa.bool_(): st.booleans(),
