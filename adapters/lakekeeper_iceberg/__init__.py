@@ -8,11 +8,14 @@ file_changes.py  the files that a commit replaces     changes.py           commi
 lost_rows.py     rows deleted since a rewrite's read  position_deletes.py  position deletes of each format version
 rows.py          the row-level half                   delete_files.py      small and dangling delete files
 storage.py       the table's files for a vacuum       expiry.py            snapshot expiration
-table.py         the Adapter that combines them
+table.py         the Adapter that combines them       opening.py           opens a table
 """
 
 from __future__ import annotations
 
-from lakekeeper_iceberg.table import FORMAT, IcebergTable
+from lakekeeper_iceberg.opening import IcebergFormat
+from lakekeeper_iceberg.table import IcebergTable
 
-__all__ = ["FORMAT", "IcebergTable"]
+FORMAT = IcebergFormat()
+
+__all__ = ["FORMAT", "IcebergFormat", "IcebergTable"]

@@ -12,10 +12,9 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakekeeper.core.config.options import CONF_PREFIX, Options
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks, no_blocks
-from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
@@ -34,21 +33,18 @@ from lakekeeper.errors import (
     Unsupported,
     reason,
 )
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
-from lakekeeper.spi import Adapter, Capabilities, Commit, RowDeletes, TableName
-from lakekeeper_iceberg import changes, keys, listing, nessie, staging, surface
+from lakekeeper.spi import Capabilities, Commit, RowDeletes, TableName
+from lakekeeper_iceberg import changes, hadoop_catalogs, keys, listing, nessie, staging
 from lakekeeper_iceberg.block_refresh import Listed, Look, listed, refreshed
 from lakekeeper_iceberg.block_tracking import Follower, unpartitioned
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.bloom_filters import IcebergBloomFilters
 from lakekeeper_iceberg.columnar import IcebergColumnar
-from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.commits import known_commits
 from lakekeeper_iceberg.deletes import apply_deletes
 from lakekeeper_iceberg.features import check_supported, refused, unreadable
 from lakekeeper_iceberg.file_changes import exchange_of
-from lakekeeper_iceberg.filesystem import scheme_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
 from lakekeeper_iceberg.planning import Planner
@@ -71,78 +67,13 @@ class _Staged:
     counter: Observation | None
 
 
+_FORMAT = "iceberg"
 _KEPT_RUNS = 16
 _READ_FROM = "metadata file"  # that a snapshot was read from, in its memo
 _LISTED = "listing"  # by which a snapshot is brought up to date, in its memo
-_S3, _GCS = ("S3", "docs/how-to/s3.md"), ("Google Cloud Storage", "docs/how-to/gcs.md")
-_RENAMES_COPY = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GCS}
-"""By scheme: stores whose clients copy a file to rename it, over one that exists, and the page about each."""
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
-
-
-class IcebergFormat:
-    """Opens Iceberg tables of any Spark catalog."""
-
-    name = "iceberg"
-
-    def refused(self, table: str, error: BaseException) -> Unsupported | None:
-        """Unsupported if the error is Iceberg's exception for metadata that it cannot read; else None."""
-        return refused(table, error)
-
-    def examine(self, spark: Any) -> list[Finding]:
-        """The versions of Iceberg and Spark in the session."""
-        try:
-            jvm = Iceberg(spark)
-            return version_findings(_versions(jvm)) if _is_there(jvm) else []
-        except Exception as error:
-            found = str(error).splitlines()[0]
-            advice = "start another session"
-            return [
-                Finding("iceberg", ok=False, found=found, expected="a session that responds", advice=advice)
-            ]
-
-    def open(self, spark: Any, identifier: TableName) -> Adapter[DataFrame]:
-        """The adapter of a table. Raises NotFound, Unsupported, or AdapterError if the jar is missing or untested."""
-        jvm = Iceberg(spark)
-        if not _is_there(jvm):
-            raise AdapterError(
-                f"{identifier.text}: the Spark session has no Iceberg jar; see lakekeeper doctor --session"
-            )
-        require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
-        try:
-            table = jvm.load(identifier.sql)
-        except Exception as error:
-            raise unreadable(identifier.text, error) from error
-        opened = IcebergTable(jvm, identifier, table)
-        opened.check()
-        return opened
-
-    def keeps_files(self, spark: Any, identifier: TableName) -> str:
-        """Why the table's files must stay if its catalog drops it: ``gc.enabled=false``, or a Nessie catalog."""
-        jvm = Iceberg(spark)
-        try:
-            table = jvm.load(identifier.sql)
-        except Exception as error:
-            raise unreadable(identifier.text, error) from error
-        return nessie.keeps_files(table.operations(), jvm.text_map(table.properties()))
-
-    def lost_race(self, error: BaseException) -> bool:
-        """Whether the error is a commit conflict reported by Iceberg, and not one that leaves the outcome unknown."""
-        return is_lost_race(error)
-
-
-def _versions(jvm: Iceberg) -> Versions:
-    iceberg = str(jvm.static("org.apache.iceberg.IcebergBuild", "version")())
-    return versions_in_session(jvm, "Iceberg", iceberg, "iceberg")
-
-
-def _is_there(jvm: Iceberg) -> bool:
-    return bool(jvm.view.org.apache.spark.util.Utils.classIsLoadable("org.apache.iceberg.spark.Spark3Util"))
-
-
-FORMAT = IcebergFormat()
 
 
 class IcebergTable:
@@ -191,27 +122,10 @@ class IcebergTable:
         check_supported(self.table, metadata, self._schema(metadata))
 
     def require_writable(self, options: Options) -> None:
-        """Raise Unsupported where two drivers can overwrite each other's commits: a Hadoop catalog on some stores.
-
-        A Hadoop catalog checks whether the next metadata file exists and then renames a file to that name; its lock
-        covers one JVM only. Google's connector since 3.1 moves a file in one step, over none that exists; older ones,
-        and newer ones where an operator says so, copy it.
-
-        Also for a table in Nessie that :func:`nessie.require_writable` refuses.
-        """
-        operations, location = self._table.operations(), str(self._table.location())
-        nessie.require_writable(self._jvm, self.table, operations)
-        if options.session.single_driver or not _of_hadoop_catalog(operations):
-            return
-        store = _RENAMES_COPY.get(scheme_of(self._jvm, operations.io(), location))
-        if store is not None:
-            raise Unsupported(
-                self.table,
-                f"a Hadoop catalog on {store[0]}",
-                f"on {location} two drivers can overwrite each other's commits; nothing was written. Use one that "
-                "swaps metadata atomically (REST, JDBC, Glue, Hive), or, if no other driver ever writes to it, set "
-                f"{CONF_PREFIX}single-driver=true; see {store[1]}",
-            )
+        """Raise Unsupported where commits lose those of another driver, or delete what another branch needs."""
+        nessie.require_writable(self._jvm, self.table, self._table.operations())
+        if not options.session.single_driver:
+            hadoop_catalogs.refuse_second_driver(self._jvm, self.table, self._table)
 
     def properties(self) -> Mapping[str, str]:
         self._refresh()
@@ -308,7 +222,7 @@ class IcebergTable:
         current = metadata.currentSnapshot()
         snapshot = Snapshot(
             table=self.table,
-            format=IcebergFormat.name,
+            format=_FORMAT,
             version=None if current is None else int(current.snapshotId()),
             table_uuid=str(metadata.uuid()),
             schema_id=f"{metadata.currentSchemaId()}/{metadata.defaultSpecId()}",
@@ -330,7 +244,7 @@ class IcebergTable:
         current = metadata.currentSnapshot()
         return Snapshot(
             table=self.table,
-            format=IcebergFormat.name,
+            format=_FORMAT,
             version=None if current is None else int(current.snapshotId()),
             table_uuid=str(metadata.uuid()),
             schema_id=f"{metadata.currentSchemaId()}/{metadata.defaultSpecId()}",
@@ -390,9 +304,7 @@ class IcebergTable:
                 raise
             except Exception as error:
                 # The swap maps all its own errors to LakekeeperError: any other error occurred before it.
-                raise Rejected(
-                    f"{self.table}: the commit could not be prepared: {_first_line(error)}"
-                ) from error
+                raise Rejected(f"{self.table}: the commit could not be prepared: {reason(error)}") from error
         removed = tuple(path for r in rewrites for path, now in r.inputs_now.items() if now is not None)
         added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
@@ -560,13 +472,5 @@ class IcebergTable:
         return {name: value for name, value in found.items() if name not in nessie.READ_FROM}
 
 
-def _of_hadoop_catalog(operations: Any) -> bool:
-    return str(operations.getClass().getName()).endswith(".HadoopTableOperations")
-
-
 def _winner(changes_seen: Changes) -> str:
     return ", ".join(str(w) for w in changes_seen.winners) or str(changes_seen.obstacle or "")
-
-
-def _first_line(error: Exception) -> str:
-    return reason(error)

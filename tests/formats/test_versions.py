@@ -18,7 +18,7 @@ ALLOW = CONF_PREFIX + library_versions.ALLOW
 @pytest.fixture
 def untested(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
     """A session with another release of the format than lakekeeper is tested with."""
-    name = "lakekeeper_iceberg.table" if lake.iceberg else "lakekeeper_delta.opening"
+    name = "lakekeeper_iceberg.opening" if lake.iceberg else "lakekeeper_delta.opening"
     library = "Iceberg" if lake.iceberg else "Delta Lake"
     monkeypatch.setattr(f"{name}._versions", lambda _jvm: {library: ("9.9.0", ("4.3.1",))})
     yield lake
