@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Reason:
     """The written files in the order of their ranges, or why a worker left the merge to Spark's rows."""
     parts = spark.range(0, merge.parts, 1, merge.parts)
-    run = _task(_worker(), merge.to_json())
+    run = _task(_WORKER.pickled(), merge.to_json())
     found = parts.mapInArrow(run, "part long, number long, file string").collect()  # type: ignore[arg-type]  # PySpark names its own batch type
     ranked = [row.file for row in sorted(found, key=lambda row: (row.part, row.number))]
     declined = [text.removeprefix(DECLINED) for text in ranked if text.startswith(DECLINED)]
@@ -39,9 +39,20 @@ def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Re
     return [WrittenFile.from_dict(json.loads(text)) for text in ranked]
 
 
-@cache
-def _worker() -> bytes:
-    """The worker's function, with all code of this package that it needs."""
+class PickledWorker:
+    """The worker's function with all code of this package that it needs, pickled once; groups merge in threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pickled = b""
+
+    def pickled(self) -> bytes:
+        with self._lock:
+            self._pickled = self._pickled or _by_value()
+            return self._pickled
+
+
+def _by_value() -> bytes:
     from pyspark import cloudpickle
 
     own = sys.modules[__name__.partition(".")[0]]
@@ -50,6 +61,9 @@ def _worker() -> bytes:
         return bytes(cloudpickle.dumps(merge_part))  # type: ignore[no-untyped-call]  # as above
     finally:
         cloudpickle.unregister_pickle_by_value(own)  # type: ignore[no-untyped-call]  # as above
+
+
+_WORKER = PickledWorker()
 
 
 def _task(worker: bytes, text: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
