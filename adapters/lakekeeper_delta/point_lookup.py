@@ -11,7 +11,7 @@ import numpy as np
 
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
-from lakekeeper.columnar.rows import in_parallel
+from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta.data_files import DataFiles

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakekeeper.columnar.rows import in_parallel
+from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now
 from lakekeeper.errors import Conflict

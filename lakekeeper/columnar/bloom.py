@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakekeeper.columnar.rows import in_parallel
+from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.errors import AdapterError, Unsupported, reason
 
 _LEVELS_AND_DICTIONARY = frozenset({"RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from lakekeeper.columnar.narrow import Narrowing
 from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
 from lakekeeper.columnar.prune import WORTH, Place, best, row_groups, span, that_may_hold
-from lakekeeper.columnar.rows import Budget, Rows, in_parallel
+from lakekeeper.columnar.read_ahead import in_parallel
+from lakekeeper.columnar.rows import Budget, Rows
 from lakekeeper.columnar.values import Declined, Incomparable, Longs
 
 __all__ = ["MOST_ROWS", "Column", "Declined", "Identity", "Lost", "Source", "Written", "find"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
+from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
 from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
@@ -48,6 +51,7 @@ _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _FIRST_OF_OUR_CALENDAR = (3, 1)  # the version of Spark that writes INT96 of the proleptic Gregorian calendar
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
+_AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
 
 
 def arrow_type(kind: str) -> pa.DataType:
@@ -83,10 +87,12 @@ class Group:
 class Inputs:
     """The opened inputs of one merge. Raises Declined for a file that only Spark may read."""
 
-    def __init__(self, merge: FileMerge) -> None:
+    def __init__(self, merge: FileMerge, files: Files) -> None:
         self._merge = merge
+        self._place = files
         self.types = [arrow_type(column.kind) for column in merge.columns]
-        self._files = [self._opened(each) for each in merge.inputs]
+        opened = in_parallel(self._opened, merge.inputs) if files.remote else map(self._opened, merge.inputs)
+        self._files = list(opened)
         self._leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(self._files):
             same = number > 0 and file.layout == self._files[number - 1].layout
@@ -214,15 +220,22 @@ class Inputs:
     def _few_distinct(size: int, rows: int) -> bool:
         return size <= _FEW_DISTINCT * rows + _DICTIONARY
 
+    def tables(self, groups: Iterable[Group], columns: Sequence[int] | None = None) -> Iterator[pa.Table]:
+        """What :meth:`read` returns of each row group; from a store, the next ones are read meanwhile."""
+        if not self._place.remote:
+            return (self.read(group, columns) for group in groups)
+        return read_ahead(lambda group: self.read(group, columns), groups, self.decoded_bytes, _AHEAD)
+
     def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
         """The live rows of a row group: all columns of the outputs, or some, by number, in :attr:`read_types`.
 
         Raises Declined.
         """
         wanted = range(len(self.types)) if columns is None else columns
-        file, leaves = self._file(group), self._leaves[group.file]
+        leaves = self._leaves[group.file]
         there = {c: found for c in wanted if (found := leaves[c]) is not None}
-        values = file.table(group.group, [found.path[0] for found in there.values()])
+        with self._reading(group) as file:
+            values = file.table(group.group, [found.path[0] for found in there.values()])
         arrays = [
             self._as_output(file, c, values.column(there[c].path[0]))
             if c in there
@@ -233,13 +246,24 @@ class Inputs:
         live = self._live(group)
         return table if live is None else table.filter(pa.array(live))
 
-    def _file(self, group: Group) -> ParquetFile:
-        """The file of a row group; the one before it is closed, since a merge can have thousands of inputs."""
+    @contextmanager
+    def _reading(self, group: Group) -> Iterator[ParquetFile]:
+        """The file of a row group. Few are open at once, since a merge can have thousands of inputs.
+
+        On the local disk the file before it is closed; from a store, each read of several threads opens its own.
+        """
         file = self._files[group.file]
+        if self._place.remote:
+            own = file.another()
+            try:
+                yield own
+            finally:
+                own.close()
+            return
         if self._open is not None and self._open is not file:
             self._open.close()
         self._open = file
-        return file
+        yield file
 
     def _live(self, group: Group) -> npt.NDArray[np.bool_] | None:
         dead, starts = self._dead[group.file], self._files[group.file].starts
@@ -262,7 +286,7 @@ class Inputs:
         return values if values.type == kind else values.cast(kind)
 
     def _opened(self, each: FileInput) -> ParquetFile:
-        file = ParquetFile(lambda: each.path)
+        file = ParquetFile(lambda: self._place.open(each.path))
         file.close()  # opened again to read rows
         if each.rows is not None and file.rows != each.rows:
             raise Declined(f"{file.rows} rows in a file of which the log has {each.rows}")

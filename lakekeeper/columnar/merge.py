@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.outputs import Outputs
 from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
@@ -32,15 +33,20 @@ _SAMPLED = 24  # row groups from which cuts are taken
 _SAMPLE = 4_096  # values of each
 
 
-def merge(task: FileMerge, part: int = 0, *, scratch: str | None = None) -> list[WrittenFile]:
+def merge(
+    task: FileMerge, part: int = 0, *, scratch: str | None = None, files: Files | None = None
+) -> list[WrittenFile]:
     """Merge one range of the task into new files. ``scratch`` is a local folder for temporary files.
+
+    ``files`` reaches the inputs and outputs; by default it is what the task's store says.
 
     Raises Declined, with no file left, where the result might differ from Spark's. OSError and Arrow's errors are
     passed through, with no file left either.
     """
-    inputs = Inputs(task)
+    files = files or files_of(task)
+    inputs = Inputs(task, files)
     try:
-        return _Merge(task, inputs, part, scratch).run()
+        return _Merge(task, files, inputs, part, scratch).run()
     finally:
         inputs.close()
 
@@ -50,6 +56,7 @@ class _Merge:
     """One range of one merge."""
 
     task: FileMerge
+    files: Files
     inputs: Inputs
     part: int
     scratch: str | None
@@ -60,6 +67,7 @@ class _Merge:
         live = self.inputs.live_rows
         with Outputs(
             self.task,
+            self.files,
             self.inputs.types,
             self.task.codec or self.inputs.codec(),
             self.inputs.repetitive(),
@@ -67,8 +75,8 @@ class _Merge:
         ) as outputs:
             if not self.task.key:
                 outputs.expect(live)
-                for group in groups:
-                    outputs.write(self.inputs.read(group))
+                for rows in self.inputs.tables(groups):
+                    outputs.write(rows)
             else:
                 self._sorted(groups, own, outputs)
         return outputs.files
@@ -106,8 +114,8 @@ class _Merge:
     def _inner_cuts(self, groups: Sequence[Group], column: int, own: Range, parts: int) -> list[Token]:
         """Values that cut the rows into ranges of about the same size, from a sample."""
         sample: list[Token] = []
-        for group in groups[:: max(1, len(groups) // _SAMPLED)]:
-            values = ordered(_single(self.inputs.read(group, [column]).column(0)))
+        for rows in self.inputs.tables(groups[:: max(1, len(groups) // _SAMPLED)], [column]):
+            values = ordered(_single(rows.column(0)))
             inside = values.filter(pa.array(own.holds(values))).drop_null()
             sample += [
                 value for value in tokens(inside[:: max(1, len(inside) // _SAMPLE)]) if value is not None
@@ -119,7 +127,7 @@ class _Merge:
     def _read(self, groups: Iterable[Group], own: Range) -> pa.Table:
         """The rows of a range, one chunk per column."""
         return _whole(
-            [self._inside(self.inputs.read(group), own) for group in groups], self.inputs.read_types
+            [self._inside(rows, own) for rows in self.inputs.tables(groups)], self.inputs.read_types
         )
 
     def _inside(self, rows: pa.Table, own: Range) -> pa.Table:
@@ -151,8 +159,8 @@ class _Merge:
             sinks = [pa.OSFile(path, "wb") for path in paths]
             writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
             try:
-                for group in groups:
-                    rows = self._inside(self.inputs.read(group), own).cast(schema)
+                for read in self.inputs.tables(groups):
+                    rows = self._inside(read, own).cast(schema)
                     number = buckets(ordered(_single(rows.column(column))), cuts)
                     for i, some in _by_bucket(rows, number, len(paths)):
                         writers[i].write_table(some.combine_chunks())

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
+from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.sorting import unscaled
 from lakekeeper.core.model.file_merge import ColumnStats, FileMerge, WrittenFile
 
@@ -36,7 +37,7 @@ class _Open:
     """The file that is being written."""
 
     path: str
-    sink: pa.OSFile
+    sink: pa.NativeFile
     writer: pq.ParquetWriter
     limit: int
     rows: int = 0
@@ -52,6 +53,7 @@ class Outputs:
     def __init__(
         self,
         merge: FileMerge,
+        files: Files,
         types: Sequence[pa.DataType],
         codec: str,
         repetitive: Sequence[str],
@@ -59,6 +61,7 @@ class Outputs:
         row_bytes: float,
     ) -> None:
         self._merge = merge
+        self._files = files
         self._codec = codec
         self._schema = _schema(merge, types)
         self._repetitive = frozenset(repetitive)
@@ -72,15 +75,25 @@ class Outputs:
         return self
 
     def __exit__(self, kind: object, _error: object, _trace: object) -> None:
-        if kind is None:
-            self._finish()
+        if kind is not None:
+            self._remove()
             return
+        try:
+            self._finish()
+        except BaseException:
+            self._remove()
+            raise
+
+    def _remove(self) -> None:
         paths = [file.path for file in self.files]
         if self._file is not None:
-            self._file.sink.close()
+            with suppress(
+                OSError
+            ):  # of a disk that is full, or a store that no longer answers: the first error says
+                self._file.sink.close()
             paths.append(self._file.path)
         for path in paths:
-            os.remove(path)  # noqa: PTH107 - paths are text, as in the merge
+            self._files.remove(path)
 
     def expect(self, rows: int) -> None:
         """About so many rows are still to come."""
@@ -136,9 +149,8 @@ class Outputs:
     def _start(self, first: pa.Table) -> _Open:
         codec = _SUFFIX.get(self._codec, f".{self._codec}")
         name = self._merge.name.format(id=uuid.uuid4(), codec=codec)
-        os.makedirs(self._merge.folder, exist_ok=True)  # noqa: PTH103 - one call: the path is text for Arrow too
         path = f"{self._merge.folder}/{name}"
-        sink = pa.OSFile(path, "wb")
+        sink = self._files.create(path)
         try:
             writer = pq.ParquetWriter(
                 sink,
@@ -153,7 +165,7 @@ class Outputs:
             )
         except BaseException:
             sink.close()
-            os.remove(path)  # noqa: PTH107 - the path is text for Arrow too
+            self._files.remove(path)
             raise
         self._file = _Open(path, sink, writer, self._rows_of_file())
         return self._file
@@ -163,11 +175,13 @@ class Outputs:
         if file is None:
             return
         file.writer.close()
-        self._last = (file.rows, file.sink.tell()) if file.rows >= _FEWEST else self._last
+        size = file.sink.tell()
+        self._last = (file.rows, size) if file.rows >= _FEWEST else self._last
         file.sink.close()
-        stats = _stats(file.path, self._schema, file.nans)
+        with pq.ParquetFile(self._files.open(file.path)) as written:
+            stats = _stats(written, self._schema, file.nans)
         self._file = None
-        self.files.append(WrittenFile(file.path, file.rows, os.path.getsize(file.path), stats))  # noqa: PTH202 - likewise text
+        self.files.append(WrittenFile(file.path, file.rows, size, stats))
 
 
 def _schema(merge: FileMerge, types: Sequence[pa.DataType]) -> pa.Schema:
@@ -183,13 +197,13 @@ def _schema(merge: FileMerge, types: Sequence[pa.DataType]) -> pa.Schema:
     return pa.schema(fields, {key.encode(): value.encode() for key, value in merge.footer})
 
 
-def _stats(path: str, schema: pa.Schema, nans: dict[int, int]) -> tuple[ColumnStats, ...]:
+def _stats(written: pq.ParquetFile, schema: pa.Schema, nans: dict[int, int]) -> tuple[ColumnStats, ...]:
     """The statistics of a written file, from its footer; a bound that the footer lacks, from its values."""
-    footer = pq.read_metadata(path)
-    return tuple(_stats_of(path, footer, c, field, nans.get(c, 0)) for c, field in enumerate(schema))
+    return tuple(_stats_of(written, c, field, nans.get(c, 0)) for c, field in enumerate(schema))
 
 
-def _stats_of(path: str, footer: pq.FileMetaData, column: int, field: pa.Field, nans: int) -> ColumnStats:
+def _stats_of(written: pq.ParquetFile, column: int, field: pa.Field, nans: int) -> ColumnStats:
+    footer = written.metadata
     chunks = [footer.row_group(g).column(column) for g in range(footer.num_row_groups)]
     nulls = sum(int(chunk.statistics.null_count) for chunk in chunks)
     bounded = [chunk.statistics for chunk in chunks if chunk.statistics.has_min_max]
@@ -197,7 +211,7 @@ def _stats_of(path: str, footer: pq.FileMetaData, column: int, field: pa.Field, 
     if not empty and any(not s.has_min_max and s.num_values for s in (c.statistics for c in chunks)):
         bounded = []
     if empty or not bounded:
-        lo, hi = (None, None) if empty else _read_bounds(path, field)
+        lo, hi = (None, None) if empty else _read_bounds(written, field)
         return ColumnStats(lo, hi, nulls, nans)
     lows = [_plain(s.min_raw, field.type) for s in bounded]
     highs = [_plain(s.max_raw, field.type) for s in bounded]
@@ -213,9 +227,9 @@ def _plain(raw: Any, kind: pa.DataType) -> Any:
     return int(raw) if isinstance(raw, bool) else raw
 
 
-def _read_bounds(path: str, field: pa.Field) -> tuple[Any, Any]:
+def _read_bounds(written: pq.ParquetFile, field: pa.Field) -> tuple[Any, Any]:
     """Bounds from the values: the footer leaves out texts of more than some thousand bytes."""
-    values = pq.ParquetFile(path).read(columns=[field.name]).column(0)
+    values = written.read(columns=[field.name]).column(0)
     if pa.types.is_string(field.type):
         values = values.cast(pa.binary())
     found = pc.min_max(values).as_py()

@@ -59,7 +59,7 @@ class ParquetFile:
 
     def __init__(self, open_: Callable[[], Any], footer: pq.FileMetaData | None = None) -> None:
         """``open_`` returns a local path, which is mapped into memory, or a file object."""
-        self._open = open_
+        self.open = open_
         self._opened: tuple[Any, pq.ParquetFile] | None = None
         self._dictionaries: list[str] = []
         self.footer: pq.FileMetaData = footer or self._file().metadata
@@ -69,12 +69,13 @@ class ParquetFile:
 
     def _file(self, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
         if self._opened is None:
-            source = self._open()
+            source = self.open()
             # INT96 has a wider range than 64-bit nanoseconds since 1970.
             file = pq.ParquetFile(
                 source,
                 metadata=footer,
                 memory_map=isinstance(source, str),
+                pre_buffer=isinstance(source, pa.NativeFile),  # columns of a row group in few requests
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=self._dictionaries,
             )
@@ -88,6 +89,12 @@ class ParquetFile:
             if not isinstance(source, str):
                 source.close()
             self._opened = None
+
+    def another(self) -> ParquetFile:
+        """The same file, not opened: two threads do not share one."""
+        file = ParquetFile(self.open, self.footer)
+        file.keep_dictionaries(self._dictionaries)
+        return file
 
     def keep_dictionaries(self, names: Sequence[str]) -> None:
         """Read these top-level columns of text as dictionaries from the next opening on."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
@@ -13,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakekeeper.columnar.parquet import Leaves, ParquetFile, parts
+from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, canonical, refuse_old
 
-_THREADS = 8
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -120,12 +119,3 @@ def by_file(work: Callable[[_In], _Out], items: Sequence[_In], file: Callable[[_
         for results in in_parallel(lambda run: [work(item) for item in run], runs)
         for result in results
     ]
-
-
-def in_parallel(work: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
-    """Results in input order; threads help since reads wait for storage or decode without the GIL."""
-    wanted = list(items)
-    if len(wanted) <= 1:
-        return [work(item) for item in wanted]
-    with ThreadPoolExecutor(min(_THREADS, len(wanted)), thread_name_prefix="lakekeeper-rows") as pool:
-        return list(pool.map(work, wanted))

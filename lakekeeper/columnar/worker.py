@@ -18,13 +18,19 @@ DECLINED = "declined: "
 def merge_part(task: str, part: int) -> list[str]:
     """The written files of one range, each as JSON; or one text that begins with :data:`DECLINED`, and no file.
 
-    Scratch files are written to the executor's local folders, which Spark names in the environment.
+    Scratch files are written to the executor's local folders, which Spark names in the environment. An error of a store
+    declines the merge, since each request has been repeated; one of a local disk fails the task, which Spark repeats.
     """
     scratch = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    given = FileMerge.from_json(task)
     try:
-        written = merge(FileMerge.from_json(task), part, scratch=scratch or None)
+        written = merge(given, part, scratch=scratch or None)
     except (Declined, pa.ArrowException) as error:
         return [f"{DECLINED}{str(error) or type(error).__name__}"]
+    except OSError as error:
+        if given.store is None:
+            raise
+        return [f"{DECLINED}{error}"]
     finally:
         pa.default_memory_pool().release_unused()
         _forget_archives()

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 
 from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
+from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
 from lakekeeper.columnar.inputs import arrow_type, pack, unpack
 from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.values import Declined
@@ -161,16 +163,22 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(merging, "REREAD", 1e9 if request.param == "range by range" else 0.0)
 
 
+IN_STORE = StoreFiles(pafs.LocalFileSystem())
+"""Files as in a store: read as objects, several at once."""
+
+
 @pytest.mark.usefixtures("room")
-def test_rows_order_and_statistics_are_those_of_a_brute_force_merge() -> None:
+@pytest.mark.parametrize("files", [LocalFiles(), IN_STORE], ids=["local disk", "store"])
+def test_rows_order_and_statistics_are_those_of_a_brute_force_merge(files: Files) -> None:
     @settings(max_examples=fewer(120), deadline=None)
     @given(jobs())
     def check(job: Any) -> None:
-        kinds, files, said = job
+        kinds, given_files, said = job
         with tempfile.TemporaryDirectory() as folder:
-            task = FileMerge.from_json(task_of(Path(folder), kinds, files, said).to_json())
-            written = [merge(task, part) for part in range(task.parts)]
-            live = [row for rows, dead, _ in files for i, row in enumerate(rows) if i not in dead]
+            task = FileMerge.from_json(task_of(Path(folder), kinds, given_files, said).to_json())
+            Path(task.folder).mkdir()
+            written = [merge(task, part, files=files) for part in range(task.parts)]
+            live = [row for rows, dead, _ in given_files for i, row in enumerate(rows) if i not in dead]
             check_rows(live, written, said)
             for file in (file for part in written for file in part):
                 assert said["target_rows"] is None or file.rows <= said["target_rows"]
@@ -251,6 +259,30 @@ def plain_task(folder: Path, table: pa.Table, columns: Sequence[FileColumn], **h
         row_group_bytes=1 << 18,
         spark_calendar=True,
     )
+
+
+class Failing(LocalFiles):
+    """A disk that fails at the n-th file that is opened to read: the inputs, then each output that is finished."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def open(self, path: str) -> str:
+        self.left -= 1
+        if self.left == 0:
+            raise OSError("the disk is gone")
+        return path
+
+
+@pytest.mark.parametrize("at", [3, 4, 5])
+def test_an_error_at_any_output_leaves_no_file(tmp_path: Path, at: int) -> None:
+    table = pa.table({"k": range(30_000)}).replace_schema_metadata(SPARK)
+    task = replace(plain_task(tmp_path, table, [FileColumn("k", "int64")]), target_rows=10_000)
+    assert len(merge(task)) == 3
+    before = set(Path(task.folder).iterdir())
+    with pytest.raises(OSError, match="the disk is gone"):
+        merge(task, files=Failing(at))
+    assert set(Path(task.folder).iterdir()) == before
 
 
 OLD_DAY, DAY = dt.date(1500, 1, 1), dt.date(1950, 1, 1)

@@ -24,7 +24,7 @@ def test_groups_that_start_together_share_one_worker(monkeypatch: pytest.MonkeyP
 
     def counted(item: Any) -> bytes:
         calls.append(item)
-        return bytes(dumps(item))
+        return bytes(dumps(item))  # type: ignore[no-untyped-call]  # PySpark's copy has no types
 
     def ask(_: int) -> bytes:
         together.wait()

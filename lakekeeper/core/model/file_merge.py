@@ -9,13 +9,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class S3:
+    """The S3 with the files of a merge. Its secrets are in its JSON form, which only workers get, and not in its text.
+
+    region      empty: that of the bucket
+    endpoint    name and port of a server; empty: Amazon's
+    path_style  whether requests name the bucket in the path, and not in the host's name
+    """
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str = field(repr=False, default="")
+    region: str = ""
+    endpoint: str = ""
+    encrypted: bool = True
+    path_style: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FileInput:
-    """One input: its local path, its physical rows (None: unknown), and the packed positions of its deleted rows."""
+    """One input: its path, its physical rows (None: unknown), and the packed positions of its deleted rows."""
 
     path: str
     rows: int | None = None
@@ -49,12 +67,13 @@ class FileMerge:
     columns           all columns of the outputs
     key               positions in ``columns`` by which rows are sorted, NULLs first; empty: input order is kept
     cut_column, cuts  position in ``columns``, and its values in JSON form at which the merge is cut into ranges
-    folder, name      the local folder of the outputs, and their names, with ``{id}`` and ``{codec}`` to be filled in
+    folder, name      the folder of the outputs, and their names, with ``{id}`` and ``{codec}`` to be filled in
     codec             of the outputs; None: the codec of the inputs
     target_bytes      size at which an output is cut; ``target_rows``: or rows, None: no bound
     row_group_bytes   size of a row group in the outputs
     footer            key-value metadata of the outputs
     spark_calendar    Spark reads the inputs: a file that may hold dates of the Julian calendar is declined
+    store             where the paths are: None for the local disk; on S3 they begin with the bucket
     """
 
     inputs: tuple[FileInput, ...]
@@ -70,6 +89,7 @@ class FileMerge:
     codec: str | None = None
     footer: tuple[tuple[str, str], ...] = ()
     spark_calendar: bool = False
+    store: S3 | None = None
 
     @property
     def parts(self) -> int:
@@ -87,6 +107,7 @@ class FileMerge:
         data["inputs"] = tuple(FileInput(**each) for each in data["inputs"])
         data["columns"] = tuple(FileColumn(**each) for each in data["columns"])
         data["footer"] = tuple((key, value) for key, value in data["footer"])
+        data["store"] = S3(**data["store"]) if data["store"] else None
         data["key"], data["cuts"] = tuple(data["key"]), tuple(data["cuts"])
         return cls(**data)
 
@@ -107,7 +128,7 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One output: its local path, rows, bytes, and statistics by column, in the order of ``FileMerge.columns``."""
+    """One output: its path, rows, bytes, and statistics by column, in the order of ``FileMerge.columns``."""
 
     path: str
     rows: int

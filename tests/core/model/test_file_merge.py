@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.file_merge import S3, ColumnStats, FileColumn, FileInput, FileMerge, WrittenFile
 
 MERGE = FileMerge(
     inputs=(FileInput("/t/a ä.parquet", 3, "eJw="), FileInput("/t/b.parquet")),
@@ -31,6 +32,14 @@ MERGE = FileMerge(
 def test_a_merge_survives_its_text() -> None:
     assert FileMerge.from_json(MERGE.to_json()) == MERGE
     assert MERGE.parts == 3
+
+
+def test_a_store_survives_its_text_and_its_secrets_are_in_no_other() -> None:
+    merge = replace(
+        MERGE, store=S3("AKIA", "zz-secret", "zz-token", "eu-west-1", "store:9000", path_style=True)
+    )
+    assert FileMerge.from_json(merge.to_json()) == merge
+    assert not any(secret in repr(merge) for secret in ("AKIA", "zz-secret", "zz-token"))
 
 
 def test_a_text_that_is_not_a_merge_is_refused() -> None:
