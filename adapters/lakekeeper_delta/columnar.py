@@ -13,12 +13,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from lakekeeper.columnar.inputs import pack
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.file_merge import S3, FileColumn, FileInput, FileMerge, WrittenFile
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.spark.jvm import on_local_disk
+from lakekeeper.spark.s3_access import S3A, NotFollowed, of_s3a
 from lakekeeper_delta import rewrite
 from lakekeeper_delta.columns import physical_step
 from lakekeeper_delta.deletion_vectors import positions, vector_of
@@ -73,7 +74,7 @@ class DeltaColumnar:
         """See ``spi.Columnar.plan``."""
         try:
             return self._plan(task, run_id)
-        except _Refused as refused:
+        except (_Refused, NotFollowed) as refused:
             return Reason.of(Code.MERGED_BY_ROWS, cause=str(refused))
 
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
@@ -98,6 +99,7 @@ class DeltaColumnar:
             codec=conf.codec,
             footer=((_SPARK, str(log.jvm.spark.version)),),
             spark_calendar=True,
+            store=conf.store,
         )
 
     def adopt(
@@ -133,10 +135,11 @@ class _Refused(Exception):
 
 
 class _Conf:
-    """What the table and the session say of files: their folder, codec, and the size of row groups."""
+    """What the table and the session say of files: their folder, store, codec, and the size of row groups."""
 
-    def __init__(self, root: str, codec: str | None, row_group_bytes: int) -> None:
+    def __init__(self, root: str, store: S3 | None, codec: str | None, row_group_bytes: int) -> None:
         self.root = root
+        self.store = store
         self.codec = codec
         self.row_group_bytes = row_group_bytes
 
@@ -144,9 +147,7 @@ class _Conf:
 def _conf_of(log: Log, state: State) -> _Conf:
     if state.tracks_rows:
         raise _Refused("row tracking is on")
-    hadoop, root = log.log.newDeltaHadoopConf(), log.log.dataPath()
-    if not on_local_disk(root.getFileSystem(hadoop)):
-        raise _Refused("the table is not on a local disk")
+    hadoop = log.log.newDeltaHadoopConf()
     for prefix in _WRITER_SETTINGS:
         if not hadoop.getPropsWithPrefix(prefix).isEmpty():
             raise _Refused(f"the session sets {prefix}")
@@ -156,11 +157,25 @@ def _conf_of(log: Log, state: State) -> _Conf:
     codec = rewrite.chosen_codec(log, state)
     if codec is not None and codec.lower() not in _CODECS:
         raise _Refused(f"the codec {codec}")
+    root, store = _place(log, log.log.dataPath(), hadoop)
     return _Conf(
-        str(root.toUri().getPath()).rstrip("/"),
+        root,
+        store,
         None if codec is None else _CODECS[codec.lower()],
         int(hadoop.getLong(_ROW_GROUP, _ROW_GROUP_BYTES)),
     )
+
+
+def _place(log: Log, root: Any, hadoop: Any) -> tuple[str, S3 | None]:
+    """The table's folder as workers name it, and the store that it is in."""
+    files, uri = root.getFileSystem(hadoop), root.toUri()
+    path = str(uri.getPath()).rstrip("/")
+    if on_local_disk(files):
+        return path, None
+    if str(files.getClass().getName()) != S3A:
+        raise _Refused(f"workers do not read from {files.getScheme()}")
+    bucket = str(uri.getAuthority())
+    return f"{bucket}{path}", of_s3a(log.jvm, files, bucket)
 
 
 def _columns(state: State) -> tuple[FileColumn, ...]:

@@ -18,8 +18,9 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Rewrite
-from lakekeeper.spark.jvm import on_local_disk
+from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper_iceberg import keys, staging
+from lakekeeper_iceberg.columnar_files import FilesOfTable
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
@@ -47,6 +48,7 @@ _FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
 _NAME = "00000-0-{id}-00001.parquet"
 _DELETED_ROWS = 20_000_000  # positions that travel with a task
 _SHADED = "org.apache.iceberg.shaded.org.apache.parquet.hadoop"
+_PARQUET_IO = "org.apache.iceberg.parquet.ParquetIO"
 _DATA_FILE = "org.apache.iceberg.DataFile"
 
 
@@ -66,25 +68,23 @@ class IcebergColumnar:
         """See ``spi.Columnar.plan``."""
         try:
             return self._plan(task, run_id)
-        except _Refused as refused:
+        except (_Refused, NotFollowed) as refused:
             return Reason.of(Code.MERGED_BY_ROWS, cause=str(refused))
 
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
         table = self.jvm.pinned(self.table())
         properties = _properties(self.jvm, table)
-        io = table.io()
-        if not self.jvm.is_a(io, "org.apache.iceberg.hadoop.HadoopFileIO"):
-            raise _Refused("files are not read through Hadoop's file systems")
         columns = _columns(self.jvm, table, task)
         key, cut = _key(task, columns)
         tasks = self.planner.tasks(table, task.read_version, task.inputs)
         place = self._place(table, task, run_id, tasks[0].file())
+        files = FilesOfTable(self.jvm, table.io(), place)
         target, row_group = staging.sizes(properties, task)
         return FileMerge(
-            inputs=tuple(self._inputs(table, tasks, task)),
+            inputs=tuple(self._inputs(table, files, tasks, task)),
             columns=columns,
             key=key,
-            folder=_local(self.jvm, io, place),
+            folder=files.path(place),
             name=_NAME,
             target_bytes=target,
             row_group_bytes=row_group,
@@ -93,6 +93,7 @@ class IcebergColumnar:
             cuts=task.cuts,
             codec=_codec(self.jvm, properties),
             footer=(("iceberg.schema", _schema_text(self.jvm, table)),),
+            store=files.store,
         )
 
     def adopt(
@@ -122,8 +123,10 @@ class IcebergColumnar:
             raise _Refused("the table chooses the folders of its files")
         return location.rpartition("/")[0]
 
-    def _inputs(self, table: Any, tasks: Sequence[Any], task: MergeTask) -> list[FileInput]:
-        io, indexed = table.io(), []
+    def _inputs(
+        self, table: Any, files: FilesOfTable, tasks: Sequence[Any], task: MergeTask
+    ) -> list[FileInput]:
+        indexed = []
         loader = self.jvm.delete_loader(table)
         for scan in tasks:
             file, deletes = scan.file(), self.jvm.items(scan.deletes())
@@ -137,7 +140,7 @@ class IcebergColumnar:
             index = self.jvm.deleted_positions(loader, deletes, location) if deletes else None
             if index is not None and int(index.cardinality()) > _DELETED_ROWS:
                 raise _Refused("too many deleted rows in a file")
-            indexed.append((_local(self.jvm, io, location), int(file.recordCount()), index))
+            indexed.append((files.path(location), int(file.recordCount()), index))
         with_deletes = [index for _, _, index in indexed if index is not None]
         rows = iter(self.jvm.rows_of(with_deletes))
         return [
@@ -150,10 +153,11 @@ class IcebergColumnar:
     ) -> Any:
         """A DataFile with the metrics that Iceberg reads from the footer, and the NaN counts, which footers lack."""
         jvm = self.jvm
-        hadoop = jvm.view.org.apache.iceberg.shaded.org.apache.parquet.hadoop
         location = f"{place}/{file.path.rpartition('/')[2]}"
-        path = jvm.view.org.apache.hadoop.fs.Path(location)
-        reader = hadoop.ParquetFileReader.open(hadoop.util.HadoopInputFile.fromPath(path, table.io().conf()))
+        opened = jvm.hidden_call(
+            None, _PARQUET_IO, "file", ("org.apache.iceberg.io.InputFile", table.io().newInputFile(location))
+        )
+        reader = jvm.static(f"{_SHADED}.ParquetFileReader", "open")(opened)
         try:
             footer = reader.getFooter()
         finally:
@@ -249,14 +253,6 @@ def _key(task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...
     place = {str(column.field_id): number for number, column in enumerate(columns)}
     key = tuple(place[column.field_id] for column in task.key.columns)
     return key, key[task.cut_column]
-
-
-def _local(jvm: Iceberg, io: Any, location: str) -> str:
-    """The local path of a file. Raises _Refused for one of another store."""
-    path = jvm.view.org.apache.hadoop.fs.Path(location)
-    if not on_local_disk(path.getFileSystem(io.conf())):
-        raise _Refused("the table is not on a local disk")
-    return str(path.toUri().getPath())
 
 
 def _schema_text(jvm: Iceberg, table: Any) -> str:

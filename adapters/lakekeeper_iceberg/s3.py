@@ -1,4 +1,4 @@
-"""Creates an object of S3FileIO with a conditional put: S3FileIO itself looks for the object and then puts it."""
+"""S3FileIO's client, and a conditional put by it: S3FileIO itself looks for an object and then puts it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ def is_s3(file: Any) -> bool:
     return str(file.getClass().getName()) == f"{_S3}S3OutputFile"
 
 
+def client(jvm: Iceberg, file: Any) -> Any:
+    """The S3Client of an S3OutputFile."""
+    return jvm.hidden_call(file, f"{_S3}BaseS3File", "client")
+
+
 def put_once(jvm: Iceberg, file: Any, data: bytes) -> None:
     """Put the object of an S3OutputFile, encrypted and permitted as S3FileIO does. Raises if the object exists."""
-    client = jvm.hidden_call(file, f"{_S3}BaseS3File", "client")
     place = jvm.hidden_call(file, f"{_S3}BaseS3File", "uri")
     given = jvm.hidden_call(file, f"{_S3}BaseS3File", "s3FileIOProperties")
     request = jvm.static(_PUT, "builder")().bucket(place.bucket()).key(place.key()).ifNoneMatch("*")
@@ -25,4 +29,4 @@ def put_once(jvm: Iceberg, file: Any, data: bytes) -> None:
         arguments = ((f"{_S3}S3FileIOProperties", given), (f"{_PUT}$Builder", request))
         jvm.hidden_call(None, f"{_S3}S3RequestUtil", configure, *arguments)
     body = jvm.static("software.amazon.awssdk.core.sync.RequestBody", "fromBytes")(bytearray(data))
-    client.putObject(request.build(), body)
+    client(jvm, file).putObject(request.build(), body)

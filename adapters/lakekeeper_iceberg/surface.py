@@ -52,6 +52,7 @@ org.apache.iceberg.spark.ScanTaskSetManager: get/0 removeTasks/2 stageTasks/3
 org.apache.iceberg.spark.Spark3Util: loadIcebergTable/2
 org.apache.iceberg.spark.SparkSchemaUtil: convert/1
 org.apache.iceberg.spark.SparkTableCache: add/2 get/0 remove/1
+org.apache.iceberg.parquet.ParquetIO: file/1
 org.apache.iceberg.spark.SparkTableUtil: loadMetadataTable/3
 org.apache.iceberg.spark.actions.SparkActions: get/1 computePartitionStats/1 computeTableStats/1
 org.apache.iceberg.spark.actions.ComputePartitionStatsSparkAction: execute/0 snapshot/1
