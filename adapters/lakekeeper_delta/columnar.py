@@ -13,7 +13,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from lakekeeper.columnar.inputs import pack
-from lakekeeper.core.model.file_merge import S3, FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.file_merge import (
+    ROW_ID,
+    S3,
+    VERSION,
+    FileColumn,
+    FileInput,
+    FileMerge,
+    WrittenFile,
+)
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -62,6 +70,7 @@ _ROW_GROUP_BYTES = 128 << 20
 _DELETED_ROWS = 20_000_000  # positions that travel with a task
 _NAME = "part-00000-{id}.c000{codec}.parquet"
 _SPARK = "org.apache.spark.version"
+_LINEAGE = ("RowId", "RowCommitVersion")
 
 
 class DeltaColumnar:
@@ -84,7 +93,7 @@ class DeltaColumnar:
         columns = _columns(state)
         key, cut = _key(state, task, columns)
         adds = log.jvm.items(inputs_of(log, state, task.id, task.inputs))
-        found = dict(_input(log, conf.root, add) for add in adds)
+        found = dict(_input(log, conf.root, add, ids=state.tracks_rows) for add in adds)
         return FileMerge(
             inputs=tuple(found[path] for path in task.inputs),
             columns=columns,
@@ -145,8 +154,6 @@ class _Conf:
 
 
 def _conf_of(log: Log, state: State) -> _Conf:
-    if state.tracks_rows:
-        raise _Refused("row tracking is on")
     hadoop = log.log.newDeltaHadoopConf()
     for prefix in _WRITER_SETTINGS:
         if not hadoop.getPropsWithPrefix(prefix).isEmpty():
@@ -183,7 +190,20 @@ def _columns(state: State) -> tuple[FileColumn, ...]:
     fields = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
     if not fields:
         raise _Refused("files without columns")
-    return tuple(_column(state, field) for field in fields)
+    return (*(_column(state, field) for field in fields), *_lineage(state))
+
+
+def _lineage(state: State) -> tuple[FileColumn, ...]:
+    """With row tracking: the columns in which files store the ids of rows and the versions that wrote them."""
+    if not state.tracks_rows:
+        return ()
+    names = [state.properties.get(f"delta.rowTracking.materialized{name}ColumnName") for name in _LINEAGE]
+    if None in names:
+        raise _Refused("row tracking without columns for ids")
+    return tuple(
+        FileColumn(str(name), "int64", stands_for=what)
+        for name, what in zip(names, (ROW_ID, VERSION), strict=True)
+    )
 
 
 def _column(state: State, field: Mapping[str, Any]) -> FileColumn:
@@ -227,8 +247,8 @@ def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[
     return tuple(place[name] for name in stored), place[physical_step(state, cuts[0])] if cuts else 0
 
 
-def _input(log: Log, root: str, add: Any) -> tuple[str, FileInput]:
-    """An input by its path in the log."""
+def _input(log: Log, root: str, add: Any, *, ids: bool) -> tuple[str, FileInput]:
+    """An input by its path in the log; ``ids``: each of its rows has an id."""
     data: dict[str, Any] = json.loads(add.json())["add"]
     rows = json.loads(data.get("stats") or "{}").get("numRecords")
     if rows is None:
@@ -238,7 +258,11 @@ def _input(log: Log, root: str, add: Any) -> tuple[str, FileInput]:
         if int(data["deletionVector"]["cardinality"]) > _DELETED_ROWS:
             raise _Refused("too many deleted rows in a file")
         deleted = pack(positions(log, vector_of(log, add)))
-    return str(data["path"]), FileInput(f"{root}/{unquote(data['path'])}", int(rows), deleted)
+    path = f"{root}/{unquote(data['path'])}"
+    numbers = (data.get("baseRowId"), data.get("defaultRowCommitVersion")) if ids else (None, None)
+    if ids and None in numbers:
+        raise _Refused("a file older than the table's row ids")
+    return str(data["path"]), FileInput(path, int(rows), deleted, *numbers)
 
 
 def _live_rows(merge: FileMerge) -> int:

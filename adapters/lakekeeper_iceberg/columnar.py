@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.columnar.inputs import pack, unpack
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.file_merge import (
+    ROW_ID,
+    VERSION,
+    FileColumn,
+    FileInput,
+    FileMerge,
+    WrittenFile,
+)
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -48,6 +55,11 @@ _FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
 _NAME = "00000-0-{id}-00001.parquet"
 _DELETED_ROWS = 20_000_000  # positions that travel with a task
 _SHADED = "org.apache.iceberg.shaded.org.apache.parquet.hadoop"
+_WITH_LINEAGE = 3  # the table format that has row ids
+_LINEAGE = (  # reserved field ids of the Iceberg spec
+    FileColumn("_row_id", "int64", 2147483540, by_id=True, stands_for=ROW_ID),
+    FileColumn("_last_updated_sequence_number", "int64", 2147483539, by_id=True, stands_for=VERSION),
+)
 _PARQUET_IO = "org.apache.iceberg.parquet.ParquetIO"
 _DATA_FILE = "org.apache.iceberg.DataFile"
 
@@ -127,7 +139,7 @@ class IcebergColumnar:
         self, table: Any, files: FilesOfTable, tasks: Sequence[Any], task: MergeTask
     ) -> list[FileInput]:
         indexed = []
-        loader = self.jvm.delete_loader(table)
+        loader, lineage = self.jvm.delete_loader(table), _has_lineage(table)
         for scan in tasks:
             file, deletes = scan.file(), self.jvm.items(scan.deletes())
             if str(file.format()) != "PARQUET" or file.keyMetadata() is not None:
@@ -140,12 +152,13 @@ class IcebergColumnar:
             index = self.jvm.deleted_positions(loader, deletes, location) if deletes else None
             if index is not None and int(index.cardinality()) > _DELETED_ROWS:
                 raise _Refused("too many deleted rows in a file")
-            indexed.append((files.path(location), int(file.recordCount()), index))
-        with_deletes = [index for _, _, index in indexed if index is not None]
+            ids = _ids(file) if lineage else (None, None)
+            indexed.append((files.path(location), int(file.recordCount()), index, ids))
+        with_deletes = [index for _, _, index, _ in indexed if index is not None]
         rows = iter(self.jvm.rows_of(with_deletes))
         return [
-            FileInput(path, count, pack(next(rows)) if index is not None else "")
-            for path, count, index in indexed
+            FileInput(path, count, pack(next(rows)) if index is not None else "", *ids)
+            for path, count, index, ids in indexed
         ]
 
     def _data_file(
@@ -201,8 +214,6 @@ def _properties(jvm: Iceberg, table: Any) -> dict[str, str]:
             raise _Refused(f"the table sets {name}")
     if properties.get("write.format.default", "parquet").lower() != "parquet":
         raise _Refused("the table's files are not Parquet")
-    if int(table.operations().current().formatVersion()) > 2:
-        raise _Refused("rows have ids")
     return properties
 
 
@@ -220,7 +231,20 @@ def _columns(jvm: Iceberg, table: Any, task: MergeTask) -> tuple[FileColumn, ...
     known = table.schema()
     if any(known.findField(part["source-id"]) is None for part in json.loads(text)["fields"]):
         raise _Refused("a partition by a dropped column")
-    return tuple(_column(field, constant) for field in SchemaFields(jvm, known).top)
+    plain = tuple(_column(field, constant) for field in SchemaFields(jvm, known).top)
+    return plain + _LINEAGE if _has_lineage(table) else plain
+
+
+def _has_lineage(table: Any) -> bool:
+    return int(table.operations().current().formatVersion()) >= _WITH_LINEAGE
+
+
+def _ids(file: Any) -> tuple[int, int]:
+    """The id of the file's first row, and the sequence number of its rows. Raises _Refused."""
+    first, version = file.firstRowId(), file.dataSequenceNumber()
+    if first is None or version is None:
+        raise _Refused("a file older than the table's row ids")
+    return int(first), int(version)
 
 
 def _column(field: Mapping[str, Any], constant: set[int]) -> FileColumn:
@@ -256,7 +280,10 @@ def _key(task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...
 
 
 def _schema_text(jvm: Iceberg, table: Any) -> str:
-    return str(jvm.static("org.apache.iceberg.SchemaParser", "toJson")(table.schema()))
+    schema = table.schema()
+    if _has_lineage(table):
+        schema = jvm.static("org.apache.iceberg.MetadataColumns", "schemaWithRowLineage")(schema)
+    return str(jvm.static("org.apache.iceberg.SchemaParser", "toJson")(schema))
 
 
 def _order(jvm: Iceberg, order: Any) -> dict[str, Any]:

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
 
 _ARROW = {
     "boolean": pa.bool_(),
@@ -237,9 +238,13 @@ class Inputs:
         with self._reading(group) as file:
             values = file.table(group.group, [found.path[0] for found in there.values()])
         arrays = [
-            self._as_output(file, c, values.column(there[c].path[0]))
-            if c in there
-            else pa.nulls(self.rows(group), self.read_types[c])
+            self._filled(
+                group,
+                c,
+                self._as_output(file, c, values.column(there[c].path[0]))
+                if c in there
+                else pa.nulls(self.rows(group), self.read_types[c]),
+            )
             for c in wanted
         ]
         table = pa.table(arrays, names=[str(c) for c in wanted])
@@ -284,6 +289,20 @@ class Inputs:
             except Incomparable:
                 raise Declined("dates before 1900 in files whose calendar is not known") from None
         return values if values.type == kind else values.cast(kind)
+
+    def _filled(self, group: Group, column: int, values: Any) -> Any:
+        """The values, with ids and versions of rows that do not store them. Raises Declined if one is not known."""
+        what = self._merge.columns[column].stands_for
+        if not what or not values.null_count:
+            return values
+        given = self._merge.inputs[group.file]
+        known = given.first_row_id if what == ROW_ID else given.version
+        if known is None:
+            raise Declined(f"rows without a {what}")
+        if what != ROW_ID:
+            return values.fill_null(known)
+        first = known + int(self._files[group.file].starts[group.group])
+        return pc.coalesce(values, pa.array(np.arange(first, first + self.rows(group))))
 
     def _opened(self, each: FileInput) -> ParquetFile:
         file = ParquetFile(lambda: self._place.open(each.path))

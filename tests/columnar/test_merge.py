@@ -28,7 +28,14 @@ from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
 from lakekeeper.columnar.inputs import arrow_type, pack, unpack
 from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.values import Declined
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.file_merge import (
+    ROW_ID,
+    VERSION,
+    FileColumn,
+    FileInput,
+    FileMerge,
+    WrittenFile,
+)
 from lakekeeper.core.model.keys import to_json_value
 from tests.sampling import fewer
 
@@ -283,6 +290,32 @@ def test_an_error_at_any_output_leaves_no_file(tmp_path: Path, at: int) -> None:
     with pytest.raises(OSError, match="the disk is gone"):
         merge(task, files=Failing(at))
     assert set(Path(task.folder).iterdir()) == before
+
+
+def test_ids_that_a_file_does_not_store_follow_from_the_positions_of_its_rows(tmp_path: Path) -> None:
+    """Deleted rows count; stored ids stay; in several row groups."""
+    plain = pa.table({"k": [5, 4, 3, 2, 1]})
+    stored = pa.table({"k": [10, 9, 8], "id": [700, None, 300], "at": [1, 2, None]})
+    for name, table in (("plain", plain), ("stored", stored)):
+        pq.write_table(table.replace_schema_metadata(SPARK), tmp_path / f"{name}.parquet", row_group_size=2)
+    deleted = pack(np.array([1], np.int64))
+    inputs_ = (
+        FileInput(str(tmp_path / "plain.parquet"), 5, deleted, first_row_id=100, version=7),
+        FileInput(str(tmp_path / "stored.parquet"), 3, deleted, first_row_id=0, version=9),
+    )
+    columns = [
+        FileColumn("k", "int64"),
+        FileColumn("id", "int64", stands_for=ROW_ID),
+        FileColumn("at", "int64", stands_for=VERSION),
+    ]
+    task = replace(plain_task(tmp_path, plain, columns), inputs=inputs_)
+    (written,) = merge(FileMerge.from_json(task.to_json()))
+    assert rows_of([written]) == [
+        (1, 104, 7), (2, 103, 7), (3, 102, 7), (5, 100, 7), (8, 300, 9), (10, 700, 1),
+    ]  # fmt: skip
+    assert [stats.nulls for stats in written.stats] == [0, 0, 0]
+    unknown = (replace(inputs_[0], first_row_id=None), inputs_[1])
+    assert declined(replace(task, inputs=unknown)) == "rows without a row id"
 
 
 OLD_DAY, DAY = dt.date(1500, 1, 1), dt.date(1950, 1, 1)

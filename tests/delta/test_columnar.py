@@ -85,6 +85,8 @@ def same(one: Any, other: Any) -> bool:
         "",
         "'delta.enableDeletionVectors'='false'",
         "'delta.columnMapping.mode'='name'",
+        "'delta.enableRowTracking'='true'",
+        "'delta.enableRowTracking'='true', 'delta.columnMapping.mode'='id'",
         "'delta.dataSkippingNumIndexedCols'='4'",
         "'delta.dataSkippingStatsColumns'='k,s,at'",
         "'delta.dataSkippingNumIndexedCols'='0'",
@@ -141,6 +143,40 @@ def test_deleted_rows_are_left_out(scene: Scene) -> None:
     assert by_columns.rows_in == by_rows.rows_in == sum(before.values())
     recluster(scene)
     assert scene.spark_rows() == before == scene.log_rows()
+
+
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+def test_rows_keep_their_ids_and_the_commits_that_wrote_them(scene: Scene, mapping: str) -> None:
+    """Ids that follow from positions, ids that are stored, and rows that a later commit wrote again."""
+    scene.run(
+        "CREATE TABLE {t} (k BIGINT, v STRING) USING delta TBLPROPERTIES ('delta.enableRowTracking'='true', "
+        f"'delta.enableDeletionVectors'='true', 'delta.columnMapping.mode'='{mapping}')"
+    )
+    for start in (0, 50, 90):
+        scene.run(f"INSERT INTO {{t}} SELECT id, concat('v', id) FROM range({start}, {start + 60}, 1, 2)")
+    scene.run("DELETE FROM {t} WHERE k % 7 = 3", "UPDATE {t} SET v = 'later' WHERE k % 10 = 1")
+    for _ in range(2):
+        before = lineage(scene)
+        by_columns, by_rows = both(scene, "k")
+        assert by_columns.rows_in == by_rows.rows_in == len(before)
+        fields = [stored_fields(scene, each) for each in (by_columns, by_rows)]
+        assert fields[0] == fields[1]
+        recluster(scene)
+        assert lineage(scene) == before
+        assert len({row for row, *_ in before}) == len(before)
+        scene.run("INSERT INTO {t} SELECT id, 'last' FROM range(40, 70)", "DELETE FROM {t} WHERE k = 44")
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def lineage(scene: Scene) -> list[tuple[int, ...]]:
+    ids = "SELECT _metadata.row_id AS r, _metadata.row_commit_version AS c, k, v FROM {t} ORDER BY r"
+    return [tuple(row) for row in scene.spark.sql(ids.format(t=scene.sql)).collect()]
+
+
+def stored_fields(scene: Scene, rewrite: Rewrite) -> list[tuple[str, str, bytes]]:
+    """Name, type and field id of the columns of a rewrite's first file."""
+    schema = pq.read_schema(scene.path / rewrite.outputs[0].path)
+    return [(f.name, str(f.type), (f.metadata or {}).get(b"PARQUET:field_id", b"")) for f in schema]
 
 
 def test_ranges_are_merged_by_one_spark_task_each(scene: Scene) -> None:
@@ -208,7 +244,6 @@ def test_an_unsupported_codec_is_left_to_spark(scene: Scene) -> None:
 
 
 REFUSED = {
-    "row tracking": ("k BIGINT", "TBLPROPERTIES ('delta.enableRowTracking'='true')", "row tracking is on"),
     "bloom filter": (
         "k BIGINT",
         "TBLPROPERTIES ('parquet.bloom.filter.enabled#k'='true')",

@@ -63,7 +63,7 @@ def metrics_of(scene: Scene, rewrite: Rewrite) -> list[dict[str, Any]]:
     return plain
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "none"])
 def test_metrics_are_those_of_icebergs_own_writer(scene: Scene, version: int, mode: str) -> None:
     filled(scene, version)
@@ -100,6 +100,34 @@ def test_deleted_rows_are_left_out(scene: Scene) -> None:
     assert scene.leftovers() == set()  # the paths in the metadata equal those on disk
 
 
+def test_rows_keep_their_ids_and_the_snapshots_that_wrote_them(scene: Scene) -> None:
+    """Ids that follow from positions, ids that are stored, and rows that a later snapshot wrote again."""
+    scene.create("k BIGINT, v STRING", 3)
+    for start in (0, 50, 90):
+        scene.run(f"INSERT INTO {{t}} SELECT id, concat('v', id) FROM range({start}, {start + 60}, 1, 2)")
+    scene.run("DELETE FROM {t} WHERE k % 7 = 3", "UPDATE {t} SET v = 'later' WHERE k % 10 = 1")
+    for _ in range(2):
+        before = lineage(scene)
+        (by_columns, by_rows) = both(scene, "k")
+        assert by_columns.rows_in == by_rows.rows_in == len(before)
+        recluster(scene)
+        assert lineage(scene) == before
+        assert len({row for row, *_ in before}) == len(before)
+        scene.run("INSERT INTO {t} SELECT id, 'last' FROM range(40, 70)", "DELETE FROM {t} WHERE k = 44")
+    assert scene.spark_rows() == scene.log_rows()
+
+
+def lineage(scene: Scene) -> list[tuple[int, ...]]:
+    ids = "SELECT _row_id, _last_updated_sequence_number, k, v FROM {t} ORDER BY _row_id"
+    return [tuple(row) for row in scene.spark.sql(ids.format(t=scene.sql)).collect()]
+
+
+def test_files_older_than_the_row_ids_of_the_table_are_left_to_spark(scene: Scene) -> None:
+    scene.create("k BIGINT").run("INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)")
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version'='3')")
+    assert refused(scene) == "a file older than the table's row ids"
+
+
 def test_partitions_and_renamed_columns_are_kept(scene: Scene) -> None:
     scene.create("k INT, p STRING, ts TIMESTAMP", more="PARTITIONED BY (p, days(ts))")
     for _ in range(2):
@@ -131,7 +159,6 @@ def test_the_codec_of_the_inputs_is_kept(scene: Scene) -> None:
 
 
 REFUSED = {
-    "row ids": ("k BIGINT", 3, {}, "rows have ids"),
     "nested": ("k BIGINT, a STRUCT<x: INT>", 2, {}, "column a is of type struct"),
     "list": ("k BIGINT, a ARRAY<INT>", 2, {}, "column a is of type list"),
     "map": ("k BIGINT, a MAP<STRING, INT>", 2, {}, "column a is of type map"),

@@ -12,20 +12,10 @@ from pyspark.sql import SparkSession
 from lakekeeper.core.model.file_merge import FileMerge
 from tests.rewrites import tasks_of
 from tests.stores.bucket import KEYS, LAKE, REGION, Bucket
-from tests.stores.kinds import Kind, StoreTable, of_kinds
+from tests.stores.kinds import ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.outcomes import Outcomes
 from tests.stores.rows import NOW, filled, same_rows
 
-OF_COLUMNS = {
-    kind.name: kind
-    for kind in (
-        Kind("delta"),
-        Kind("iceberg-jdbc", "ice", 2),  # in format version 3 rows have ids, and are merged by rows
-        Kind("iceberg-s3a", "hio", 2),
-        Kind("iceberg-rest", "rest", 2),
-        Kind("iceberg-glue", "glue", 2),
-    )
-}
 FILTERS = (
     "k = 5", "k IS NULL", "d > 30", "isnan(d)", "v = 'ä 41'", "n > 10", "at > timestamp_micros(90000000)", "p = 'a b'",
 )  # fmt: skip
@@ -66,7 +56,7 @@ def writers(table: StoreTable) -> Counter[str]:
     return found
 
 
-@of_kinds(OF_COLUMNS)
+@of_kinds(ON_S3)
 @pytest.mark.usefixtures("alone")
 def test_a_merge_by_columns_on_s3(
     spark: SparkSession, bucket: Bucket, kind: Kind, name: str, outcomes: Outcomes
@@ -86,7 +76,7 @@ def test_a_merge_by_columns_on_s3(
     same_rows(table, rows)
 
 
-@of_kinds(OF_COLUMNS)
+@of_kinds(ON_S3)
 @pytest.mark.usefixtures("alone")
 def test_credentials_travel_to_workers_only(
     spark: SparkSession, bucket: Bucket, kind: Kind, name: str

@@ -33,11 +33,20 @@ class S3:
 
 @dataclass(frozen=True, slots=True)
 class FileInput:
-    """One input: its path, its physical rows (None: unknown), and the packed positions of its deleted rows."""
+    """One input: its path, its physical rows (None: unknown), and the packed positions of its deleted rows.
+
+    ``first_row_id`` and ``version`` are the id of its first row and the version that wrote its rows, for rows that do
+    not store them.
+    """
 
     path: str
     rows: int | None = None
     deleted: str = ""
+    first_row_id: int | None = None
+    version: int | None = None
+
+
+ROW_ID, VERSION = "row id", "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,7 @@ class FileColumn:
     field_id   written to the outputs; ``by_id``: inputs are searched by it, and not by name
     nullable   optional in the outputs
     may_lack   an input without the column has NULL in each row; else it is declined
+    stands_for :data:`ROW_ID` or :data:`VERSION`: what NULL is replaced by, from the input; empty: by nothing
     """
 
     name: str
@@ -57,6 +67,7 @@ class FileColumn:
     by_id: bool = False
     nullable: bool = True
     may_lack: bool = True
+    stands_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
