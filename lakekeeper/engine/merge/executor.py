@@ -165,7 +165,7 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
         written = Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=reason(error))
     if isinstance(written, Reason):
         return replace(_by_rows(work, task, told=True), by_rows=written)
-    return half.adopt(planned, written, task, work.writer)
+    return patiently(lambda: half.adopt(planned, written, task, work.writer), work.clock)
 
 
 def _by_rows(work: Work, task: MergeTask, *, told: bool = False) -> Rewrite:

@@ -36,6 +36,39 @@ def test_a_failing_group_costs_only_itself() -> None:
     assert scene.table.leftovers() == set()
 
 
+def test_files_of_columnar_workers_survive_an_answer_that_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adapter reads the footers of the files from the store: merged groups were thrown away for one bad answer."""
+    asked: list[str] = []
+
+    class Half:
+        def __init__(self, adapter: MemoryAdapter) -> None:
+            self.adapter = adapter
+
+        def plan(self, task: MergeTask, _: str) -> MergeTask:
+            return task
+
+        def adopt(self, _: Any, written: Any, task: MergeTask, run_id: str) -> Rewrite:
+            asked.append(task.id)
+            if asked.count(task.id) == 1:
+                raise ConnectionError("premature end of the answer")
+            return self.adapter.write(written, task, run_id)
+
+    class Columnar(MemoryAdapter):
+        @property
+        def columnar(self) -> Any:
+            return Half(self)
+
+    scene = groups_apart(4)
+    scene.adapter = Columnar(scene.table)
+    read, merge = scene.adapter.read, scene.runner.merge
+    monkeypatch.setattr(scene.runner, "merge_files", lambda task: merge(read(task), task))
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert [group.status for group in report.groups] == ["committed"] * 4
+    assert len(asked) == 8
+    assert scene.table.fingerprint() == before
+
+
 @pytest.mark.parametrize(
     "change", [lambda part: part[1:], lambda part: [*part, part[0]]], ids=["lost", "doubled"]
 )
