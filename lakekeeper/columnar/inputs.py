@@ -22,30 +22,10 @@ from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
+from lakekeeper.columnar.types import DATED, has_dates, readable, same_parts, signature, type_of
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
 from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
 
-_ARROW = {
-    "boolean": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_WIDER = {
-    "int8": ("int16", "int32", "int64"),
-    "int16": ("int32", "int64"),
-    "int32": ("int64",),
-    "float": ("double",),
-}
-_DATED = ("date", "timestamp", "timestamp_ntz")
 _ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
 _SPARK = b"org.apache.spark.version"
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -53,16 +33,6 @@ _FIRST_OF_OUR_CALENDAR = (3, 1)  # the version of Spark that writes INT96 of the
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
 _AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
-
-
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a column's kind. Raises Declined for an unknown one."""
-    if kind.startswith("decimal("):
-        precision, scale = kind[len("decimal(") : -1].split(",")
-        return pa.decimal128(int(precision), int(scale))
-    if kind not in _ARROW:
-        raise Declined(f"columns of type {kind}")
-    return _ARROW[kind]
 
 
 def pack(positions: Longs) -> str:
@@ -91,13 +61,14 @@ class Inputs:
     def __init__(self, merge: FileMerge, files: Files) -> None:
         self._merge = merge
         self._place = files
-        self.types = [arrow_type(column.kind) for column in merge.columns]
+        self.types = [type_of(column) for column in merge.columns]
         opened = in_parallel(self._opened, merge.inputs) if files.remote else map(self._opened, merge.inputs)
         self._files = list(opened)
         self._leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(self._files):
             same = number > 0 and file.layout == self._files[number - 1].layout
             self._leaves.append(self._leaves[-1] if same else self._found(file))
+        self._take_nested_types()
         self.read_types = [self._read_type(c) for c in range(len(self.types))]
         self._keep_dictionaries()
         self._open: ParquetFile | None = None
@@ -105,6 +76,18 @@ class Inputs:
         for file, dead in zip(self._files, self._dead, strict=True):
             if len(dead) and not 0 <= dead[0] <= dead[-1] < file.rows:
                 raise Declined("a deleted row beyond the end of its file")
+
+    def _take_nested_types(self) -> None:
+        """Give nested columns the type in which the inputs store them. Raises Declined if there are several."""
+        for c, column in enumerate(self._merge.columns):
+            stored = [
+                file.type_of(found)
+                for file, leaves in zip(self._files, self._leaves, strict=True)
+                if column.children and (found := leaves[c]) is not None
+            ]
+            if len({signature(kind) for kind in stored}) > 1:
+                raise Declined(f"nested columns that files store in different ways ({column.name})")
+            self.types[c] = stored[0] if stored else self.types[c]
 
     def _read_type(self, column: int) -> pa.DataType:
         """The type in which a column is read: repetitive text stays a dictionary, unless rows are compared by it."""
@@ -181,13 +164,21 @@ class Inputs:
         """About the bytes of a row group as Arrow arrays."""
         total, rows = 0, self.rows(group)
         for leaves, kind in zip(self._leaves[group.file], self.types, strict=True):
-            if not is_text(kind):
+            if pa.types.is_nested(kind):
+                total += 0 if leaves is None else self._nested_bytes(group, leaves)
+            elif not is_text(kind):
                 total += rows * max(kind.bit_width, 8) // 8
             elif leaves is not None:
                 footer = self._files[group.file].footer.row_group(group.group)
                 size = int(footer.column(leaves.numbers[0]).total_uncompressed_size)
                 total += 4 * rows + (0 if self._few_distinct(size, rows) else size)
         return total
+
+    def _nested_bytes(self, group: Group, leaves: Leaves) -> int:
+        """Twice the encoded bytes, since dictionaries are decoded, and an offset and bits for each value."""
+        footer = self._files[group.file].footer.row_group(group.group)
+        chunks = [footer.column(number) for number in leaves.numbers]
+        return sum(2 * int(each.total_uncompressed_size) + 5 * int(each.num_values) for each in chunks)
 
     def codec(self) -> str:
         """The codec of the first column of the inputs, as PyArrow's writer names it. Raises Declined."""
@@ -282,7 +273,7 @@ class Inputs:
     def _as_output(self, file: ParquetFile, column: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """The values in the type of the outputs, or as a dictionary of it."""
         kind = self.read_types[column]
-        if self._merge.spark_calendar and self._merge.columns[column].kind in _DATED and not _is_modern(file):
+        if self._merge.spark_calendar and self._merge.columns[column].kind in DATED and not _is_modern(file):
             try:
                 for chunk in values.chunks:
                     refuse_old(chunk)
@@ -312,15 +303,13 @@ class Inputs:
         return file
 
     def _found(self, file: ParquetFile) -> list[Leaves | None]:
-        return [
-            self._column(file, column, kind)
-            for column, kind in zip(self._merge.columns, self.types, strict=True)
-        ]
+        return [self._column(file, column) for column in self._merge.columns]
 
-    def _column(self, file: ParquetFile, column: FileColumn, kind: pa.DataType) -> Leaves | None:
+    def _column(self, file: ParquetFile, column: FileColumn) -> Leaves | None:
         """Where a file has a column; None if it has none, so that all of its rows are NULL there. Raises Declined."""
         try:
-            leaves = file.find(Column(((column.name, column.field_id if column.by_id else None),)))
+            at = Column(((column.name, column.field_id if column.by_id else None),))
+            leaves = file.find(at, nested=bool(column.children))
         except Absent:
             if not column.may_lack:
                 raise Declined(f"a file without column {column.name}") from None
@@ -331,24 +320,24 @@ class Inputs:
             if column.by_id and not file.has_field_ids:
                 raise Declined("a file without field ids") from None
             return None
-        if len(leaves.numbers) != 1:
-            raise Declined(f"nested columns ({column.name})")
-        stored = file.type_of(leaves)
-        if leaves.shape[0][1] == "INT96":
-            if column.kind != "timestamp" or not self._merge.spark_calendar:
-                raise Declined(f"timestamps of 96 bits ({column.name})")
-        elif not _readable(stored, kind, column.kind):
-            raise Declined(f"column {column.name} stored as {stored}")
+        self._check(file, column, leaves)
         return leaves
 
-
-def _readable(stored: pa.DataType, kind: pa.DataType, name: str) -> bool:
-    """Whether each value of the stored type is the same value in the type of the outputs."""
-    if stored == kind:
-        return True
-    if pa.types.is_decimal128(stored) and pa.types.is_decimal128(kind):
-        return bool(stored.scale == kind.scale and stored.precision <= kind.precision)
-    return any(stored == _ARROW[narrow] and name in wider for narrow, wider in _WIDER.items())
+    def _check(self, file: ParquetFile, column: FileColumn, leaves: Leaves) -> None:
+        """Raise Declined unless each stored value is the same value in the outputs."""
+        stored = file.type_of(leaves)
+        if column.children:
+            if not same_parts(stored, column):
+                raise Declined(f"column {column.name} stored as {stored}")
+            if self._merge.spark_calendar and has_dates(column) and not _is_modern(file):
+                raise Declined("dates in nested columns of files whose calendar is not known")
+        elif len(leaves.numbers) != 1:
+            raise Declined(f"nested columns ({column.name})")
+        elif leaves.shape[0][1] == "INT96":
+            if column.kind != "timestamp" or not self._merge.spark_calendar:
+                raise Declined(f"timestamps of 96 bits ({column.name})")
+        elif not readable(stored, column):
+            raise Declined(f"column {column.name} stored as {stored}")
 
 
 def _is_modern(file: ParquetFile) -> bool:

@@ -130,8 +130,11 @@ class ParquetFile:
             for field in self._schema.to_arrow_schema()
         )
 
-    def find(self, column: Column) -> Leaves:
-        """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous."""
+    def find(self, column: Column, *, nested: bool = False) -> Leaves:
+        """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous.
+
+        A ``nested`` column may be repeated, and has no shape: its Arrow type tells how it is stored.
+        """
         kind: Any = self._schema.to_arrow_schema()
         path: list[str] = []
         for name, number in column.steps:
@@ -139,7 +142,8 @@ class ParquetFile:
             path.append(field.name)
             kind = field.type
         numbers = self._leaves_below(path)
-        return Leaves(tuple(path), numbers, tuple(self._shape(number, path) for number in numbers))
+        shape = () if nested else tuple(self._shape(number, path) for number in numbers)
+        return Leaves(tuple(path), numbers, shape)
 
     def _leaves_below(self, path: Sequence[str]) -> tuple[int, ...]:
         here = ".".join(path)
