@@ -19,17 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.columnar.files import Files
-from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
+from lakekeeper.columnar.parquet import Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
-from lakekeeper.columnar.types import DATED, has_dates, readable, same_parts, signature, type_of
+from lakekeeper.columnar.stored import is_modern, located
+from lakekeeper.columnar.types import DATED, type_of
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
-from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 
 _ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
-_SPARK = b"org.apache.spark.version"
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_FIRST_OF_OUR_CALENDAR = (3, 1)  # the version of Spark that writes INT96 of the proleptic Gregorian calendar
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
 _AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
@@ -67,8 +65,7 @@ class Inputs:
         self._leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(self._files):
             same = number > 0 and file.layout == self._files[number - 1].layout
-            self._leaves.append(self._leaves[-1] if same else self._found(file))
-        self._take_nested_types()
+            self._leaves.append(self._leaves[-1] if same else located(file, merge))
         self.read_types = [self._read_type(c) for c in range(len(self.types))]
         self._keep_dictionaries()
         self._open: ParquetFile | None = None
@@ -76,18 +73,6 @@ class Inputs:
         for file, dead in zip(self._files, self._dead, strict=True):
             if len(dead) and not 0 <= dead[0] <= dead[-1] < file.rows:
                 raise Declined("a deleted row beyond the end of its file")
-
-    def _take_nested_types(self) -> None:
-        """Give nested columns the type in which the inputs store them. Raises Declined if there are several."""
-        for c, column in enumerate(self._merge.columns):
-            stored = [
-                file.type_of(found)
-                for file, leaves in zip(self._files, self._leaves, strict=True)
-                if column.children and (found := leaves[c]) is not None
-            ]
-            if len({signature(kind) for kind in stored}) > 1:
-                raise Declined(f"nested columns that files store in different ways ({column.name})")
-            self.types[c] = stored[0] if stored else self.types[c]
 
     def _read_type(self, column: int) -> pa.DataType:
         """The type in which a column is read: repetitive text stays a dictionary, unless rows are compared by it."""
@@ -273,7 +258,7 @@ class Inputs:
     def _as_output(self, file: ParquetFile, column: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """The values in the type of the outputs, or as a dictionary of it."""
         kind = self.read_types[column]
-        if self._merge.spark_calendar and self._merge.columns[column].kind in DATED and not _is_modern(file):
+        if self._merge.spark_calendar and self._merge.columns[column].kind in DATED and not is_modern(file):
             try:
                 for chunk in values.chunks:
                     refuse_old(chunk)
@@ -301,50 +286,3 @@ class Inputs:
         if each.rows is not None and file.rows != each.rows:
             raise Declined(f"{file.rows} rows in a file of which the log has {each.rows}")
         return file
-
-    def _found(self, file: ParquetFile) -> list[Leaves | None]:
-        return [self._column(file, column) for column in self._merge.columns]
-
-    def _column(self, file: ParquetFile, column: FileColumn) -> Leaves | None:
-        """Where a file has a column; None if it has none, so that all of its rows are NULL there. Raises Declined."""
-        try:
-            at = Column(((column.name, column.field_id if column.by_id else None),))
-            leaves = file.find(at, nested=bool(column.children))
-        except Absent:
-            if not column.may_lack:
-                raise Declined(f"a file without column {column.name}") from None
-            if file.has_like(column.name, with_id=not column.by_id):
-                raise Declined(
-                    f"a file that spells column {column.name} otherwise, or without its id"
-                ) from None
-            if column.by_id and not file.has_field_ids:
-                raise Declined("a file without field ids") from None
-            return None
-        self._check(file, column, leaves)
-        return leaves
-
-    def _check(self, file: ParquetFile, column: FileColumn, leaves: Leaves) -> None:
-        """Raise Declined unless each stored value is the same value in the outputs."""
-        stored = file.type_of(leaves)
-        if column.children:
-            if not same_parts(stored, column):
-                raise Declined(f"column {column.name} stored as {stored}")
-            if self._merge.spark_calendar and has_dates(column) and not _is_modern(file):
-                raise Declined("dates in nested columns of files whose calendar is not known")
-        elif len(leaves.numbers) != 1:
-            raise Declined(f"nested columns ({column.name})")
-        elif leaves.shape[0][1] == "INT96":
-            if column.kind != "timestamp" or not self._merge.spark_calendar:
-                raise Declined(f"timestamps of 96 bits ({column.name})")
-        elif not readable(stored, column):
-            raise Declined(f"column {column.name} stored as {stored}")
-
-
-def _is_modern(file: ParquetFile) -> bool:
-    """Whether a Spark wrote the file whose dates are of the proleptic Gregorian calendar."""
-    found: dict[bytes, Any] = file.footer.metadata or {}
-    version = found.get(_SPARK)
-    if version is None or any(flag in found for flag in _LEGACY):
-        return False
-    numbers = version.decode().split(".")[:2]
-    return all(n.isdigit() for n in numbers) and tuple(map(int, numbers)) >= _FIRST_OF_OUR_CALENDAR

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,7 +23,7 @@ from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.sorting import unscaled
 from lakekeeper.columnar.tallies import Tally
-from lakekeeper.columnar.types import arrow_type, field_of, leaves_of
+from lakekeeper.columnar.types import arrow_type, field_of, leaf_columns
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, FileMerge, WrittenFile
 
 if TYPE_CHECKING:
@@ -195,18 +195,23 @@ def _stats(
     written: pq.ParquetFile, columns: Sequence[FileColumn], tallies: Sequence[Tally]
 ) -> tuple[ColumnStats, ...]:
     """The statistics of a written file, from its values and its footer."""
-    leaves = accumulate(map(leaves_of, columns), initial=0)
+    leaves = _first_leaves(columns, 0)
     return tuple(
         _stats_of(written, leaf, (column,), tally)
         for leaf, column, tally in zip(leaves, columns, tallies, strict=False)
     )
 
 
+def _first_leaves(columns: Sequence[FileColumn], first: int) -> Iterator[int]:
+    """The number of each column's first column of Parquet."""
+    return accumulate((len(leaf_columns(column)) for column in columns), initial=first)
+
+
 def _stats_of(written: pq.ParquetFile, leaf: int, path: tuple[FileColumn, ...], tally: Tally) -> ColumnStats:
     """The statistics of a column, or of a part of it; ``path`` leads to it, ``leaf`` is its first column of Parquet."""
     column = path[-1]
     if column.children:
-        leaves = accumulate(map(leaves_of, column.children), initial=leaf)
+        leaves = _first_leaves(column.children, leaf)
         parts = tuple(
             _stats_of(written, at, (*path, child), part)
             for at, child, part in zip(leaves, column.children, tally.children, strict=False)

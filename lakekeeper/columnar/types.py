@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from lakekeeper.columnar.values import Declined
@@ -25,6 +23,7 @@ _ARROW = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_INT96 = pa.timestamp("ns")  # as Arrow shows the type; it is read in microseconds, whose range is wider
 _WIDER = {
     "int8": ("int16", "int32", "int64"),
     "int16": ("int32", "int64"),
@@ -72,9 +71,12 @@ def readable(stored: pa.DataType, column: FileColumn) -> bool:
 
 
 def same_parts(stored: pa.DataType, column: FileColumn) -> bool:
-    """Whether a stored type has the parts of a nested column: their order, names, ids and types."""
+    """Whether a stored type has the parts of a nested column: their order, names, ids and types.
+
+    INT96 counts as a timestamp. Whether a part may be NULL is not compared: a file may forbid what the table allows.
+    """
     if not column.children:
-        return bool(stored == arrow_type(column.kind))
+        return bool(stored == arrow_type(column.kind) or (column.kind == "timestamp" and stored == _INT96))
     if not _IS[column.kind](stored):
         return False
     parts = parts_of(stored)
@@ -86,6 +88,11 @@ def same_parts(stored: pa.DataType, column: FileColumn) -> bool:
     )
 
 
+def leaf_columns(column: FileColumn) -> list[FileColumn]:
+    """The parts of a column that are columns of Parquet, in their order."""
+    return [leaf for child in column.children for leaf in leaf_columns(child)] or [column]
+
+
 def parts_of(kind: pa.DataType) -> list[pa.Field]:
     """The fields of a nested type."""
     if pa.types.is_struct(kind):
@@ -95,22 +102,9 @@ def parts_of(kind: pa.DataType) -> list[pa.Field]:
     return [kind.value_field] if pa.types.is_list(kind) else []
 
 
-def signature(kind: pa.DataType) -> tuple[Any, ...]:
-    """Equal for types that a file stores in the same way, with the ids of fields and whether they may be NULL."""
-    parts = parts_of(kind)
-    if not parts:
-        return (str(kind),)
-    return (kind.id, *((p.name, p.nullable, _id(p), signature(p.type)) for p in parts))
-
-
 def has_dates(column: FileColumn) -> bool:
     """Whether a column, or a part of it, is a date or a timestamp."""
     return column.kind in DATED or any(map(has_dates, column.children))
-
-
-def leaves_of(column: FileColumn) -> int:
-    """How many columns of Parquet a column takes."""
-    return sum(map(leaves_of, column.children)) if column.children else 1
 
 
 _IS = {"struct": pa.types.is_struct, "list": pa.types.is_list, "map": pa.types.is_map}

@@ -6,7 +6,7 @@ import base64
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.inputs import pack
 from lakekeeper.columnar.merge import merge
-from lakekeeper.columnar.types import FIELD_ID, parts_of, signature, type_of
+from lakekeeper.columnar.types import FIELD_ID, parts_of, type_of
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, FileInput, FileMerge
 from tests.sampling import fewer
@@ -65,6 +65,11 @@ def schema_of(columns: Sequence[FileColumn]) -> pa.Schema:
     return pa.schema(
         [pa.field(c.name, type_of(c), c.nullable, {FIELD_ID: str(c.field_id).encode()}) for c in columns]
     )
+
+
+def layout(fields: Iterable[pa.Field]) -> list[Any]:
+    """Names, types, ids and nullability at all depths."""
+    return [(f.name, layout(parts_of(f.type)) or f.type, f.nullable, f.metadata) for f in fields]
 
 
 def task_of(folder: Path, tables: Sequence[tuple[pa.Table, set[int], int]], **how: Any) -> FileMerge:
@@ -121,7 +126,7 @@ def test_rows_and_statistics_are_those_of_brute_force() -> None:
             keys = [(row["k"] is not None, row["k"] or 0) for row in rows]
             assert keys == sorted(keys)
             for table, file in zip(found, written, strict=True):
-                assert signature(pa.struct(list(table.schema))) == signature(pa.struct(list(schema)))
+                assert layout(table.schema) == layout(schema)
                 for each, stats in zip(COLUMNS, file.stats, strict=True):
                     check_stats(each, [row[each.name] for row in table.to_pylist()], stats, bounded=True)
 
@@ -205,12 +210,17 @@ def test_files_that_store_a_struct_otherwise_are_declined(tmp_path: Path, other:
     assert len(merge(replace(task, inputs=task.inputs[:1]))) == 1
 
 
-def test_required_and_optional_fields_are_not_mixed(tmp_path: Path) -> None:
+def test_a_required_field_of_a_file_becomes_optional(tmp_path: Path) -> None:
+    """As the table says; the reverse would need a proof that no value is NULL."""
     of = column("s", "struct", 2, column("x", "double", 3))
     kinds = [pa.struct([field("x", pa.float64(), 3, nullable=nullable)]) for nullable in (True, False)]
-    task = task_of(tmp_path, [(table_of(kind), set(), 5) for kind in kinds])
-    with pytest.raises(Declined, match="in different ways"):
-        merge(replace(task, columns=(KEY, of)))
+    task = replace(task_of(tmp_path, [(table_of(kind), set(), 5) for kind in kinds]), columns=(KEY, of))
+    (written,) = merge(task)
+    assert pq.read_schema(written.path).field("s").type.field("x").nullable
+    required = column("s", "struct", 2, column("x", "double", 3, nullable=False))
+    with pytest.raises(pa.ArrowException):
+        merge(replace(task, columns=(KEY, required)))
+    assert len(list((tmp_path / "out").iterdir())) == 1
 
 
 def test_a_file_from_before_a_nested_column_has_nulls(tmp_path: Path) -> None:
@@ -222,7 +232,7 @@ def test_a_file_from_before_a_nested_column_has_nulls(tmp_path: Path) -> None:
         task = task_of(tmp_path, [(table, set(), 5) for table in tables])
         (written,) = merge(task)
         read = pq.ParquetFile(written.path).read()
-        assert signature(pa.struct(list(read.schema))) == signature(pa.struct(list(schema_of(COLUMNS))))
+        assert layout(read.schema) == layout(schema_of(COLUMNS))
         assert read.column("m").to_pylist() == [[("a", 0.5)], None][-len(tables) :]
 
 
@@ -246,3 +256,29 @@ def test_dates_in_nested_columns_need_a_known_calendar(tmp_path: Path) -> None:
     known = table.replace_schema_metadata({"org.apache.spark.version": "4.1.1"})
     task = replace(task_of(tmp_path / "modern", [(known, set(), 5)]), columns=(KEY, of), spark_calendar=True)
     assert len(merge(task)) == 1
+
+
+def test_timestamps_without_a_zone_get_none(tmp_path: Path) -> None:
+    of = column("s", "struct", 2, column("at", "timestamp", 3))
+    for kind in (
+        pa.timestamp("us"),
+        pa.timestamp("ns"),
+        pa.timestamp("ns", "UTC"),
+        pa.timestamp("ms", "UTC"),
+    ):
+        table = table_of(pa.struct([field("at", kind, 3)]))
+        task = replace(task_of(tmp_path, [(table, set(), 5)]), columns=(KEY, of))
+        with pytest.raises(Declined, match=r"without a zone|stored as"):
+            merge(task)
+    table = table_of(pa.struct([field("at", pa.timestamp("us", "UTC"), 3)]))
+    assert len(merge(replace(task_of(tmp_path, [(table, set(), 5)]), columns=(KEY, of)))) == 1
+
+
+def test_nested_timestamps_of_96_bits_are_declined_where_spark_did_not_write_them(tmp_path: Path) -> None:
+    of = column("s", "struct", 2, column("at", "timestamp", 3))
+    table = table_of(pa.struct([field("at", pa.timestamp("us"), 3)])).replace_schema_metadata(
+        {"org.apache.spark.version": "4.1.1"}
+    )
+    task = task_of(tmp_path, [(table, set(), 5)], use_deprecated_int96_timestamps=True)
+    with pytest.raises(Declined, match="may convert to its time zone"):
+        merge(replace(task, columns=(KEY, of), spark_calendar=True))
