@@ -6,25 +6,22 @@ file         ├───────────────────┤    
 
 from __future__ import annotations
 
-import base64
 import math
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
-from lakekeeper.columnar.sorting import unscaled
+from lakekeeper.columnar.statistics import statistics_of
 from lakekeeper.columnar.tallies import Tally
-from lakekeeper.columnar.types import arrow_type, field_of, leaf_columns
-from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, FileMerge, WrittenFile
+from lakekeeper.columnar.types import field_of
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
@@ -181,7 +178,7 @@ class Outputs:
         self._last = (file.rows, size) if file.rows >= _FEWEST else self._last
         file.sink.close()
         with pq.ParquetFile(self._files.open(file.path)) as written:
-            stats = _stats(written, self._merge.columns, file.tallies)
+            stats = statistics_of(written, self._merge.columns, file.tallies)
         self._file = None
         self.files.append(WrittenFile(file.path, file.rows, size, stats))
 
@@ -189,78 +186,3 @@ class Outputs:
 def _schema(merge: FileMerge, types: Sequence[pa.DataType]) -> pa.Schema:
     fields = [field_of(column, kind) for column, kind in zip(merge.columns, types, strict=True)]
     return pa.schema(fields, {key.encode(): value.encode() for key, value in merge.footer})
-
-
-def _stats(
-    written: pq.ParquetFile, columns: Sequence[FileColumn], tallies: Sequence[Tally]
-) -> tuple[ColumnStats, ...]:
-    """The statistics of a written file, from its values and its footer."""
-    leaves = _first_leaves(columns, 0)
-    return tuple(
-        _stats_of(written, leaf, (column,), tally)
-        for leaf, column, tally in zip(leaves, columns, tallies, strict=False)
-    )
-
-
-def _first_leaves(columns: Sequence[FileColumn], first: int) -> Iterator[int]:
-    """The number of each column's first column of Parquet."""
-    return accumulate((len(leaf_columns(column)) for column in columns), initial=first)
-
-
-def _stats_of(written: pq.ParquetFile, leaf: int, path: tuple[FileColumn, ...], tally: Tally) -> ColumnStats:
-    """The statistics of a column, or of a part of it; ``path`` leads to it, ``leaf`` is its first column of Parquet."""
-    column = path[-1]
-    if column.children:
-        leaves = _first_leaves(column.children, leaf)
-        parts = tuple(
-            _stats_of(written, at, (*path, child), part)
-            for at, child, part in zip(leaves, column.children, tally.children, strict=False)
-        )
-        return ColumnStats(None, None, tally.nulls, children=parts)
-    repeated = any(step.kind in ("list", "map") for step in path)
-    lo, hi = (None, None) if repeated else _bounds(written, leaf, path, tally)
-    return ColumnStats(lo, hi, tally.nulls, tally.nans)
-
-
-def _bounds(
-    written: pq.ParquetFile, leaf: int, path: tuple[FileColumn, ...], tally: Tally
-) -> tuple[Any, Any]:
-    """From the footer; if it lacks one, from the values."""
-    footer, kind = written.metadata, arrow_type(path[-1].kind)
-    chunks = [footer.row_group(g).column(leaf).statistics for g in range(footer.num_row_groups)]
-    bounded = [chunk for chunk in chunks if chunk.has_min_max]
-    if tally.nulls + tally.nans == footer.num_rows:
-        return None, None
-    if not bounded or any(not chunk.has_min_max and chunk.num_values for chunk in chunks):
-        return _read_bounds(written, path)
-    lows = [_plain(chunk.min_raw, kind) for chunk in bounded]
-    highs = [_plain(chunk.max_raw, kind) for chunk in bounded]
-    return _json(min(lows)), _json(max(highs))
-
-
-def _plain(raw: Any, kind: pa.DataType) -> Any:
-    """A raw statistic as a number or bytes, in the order of the values."""
-    if pa.types.is_decimal(kind):
-        return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
-    if isinstance(raw, str):
-        return raw.encode()
-    return int(raw) if isinstance(raw, bool) else raw
-
-
-def _read_bounds(written: pq.ParquetFile, path: tuple[FileColumn, ...]) -> tuple[Any, Any]:
-    """Bounds from the values: the footer leaves out texts of more than some thousand bytes."""
-    values = written.read(columns=[path[0].name]).column(path[0].name)
-    for step in path[1:]:
-        values = pc.struct_field(values, step.name)
-    if pa.types.is_string(values.type):
-        values = values.cast(pa.binary())
-    found = pc.min_max(values).as_py()
-    if pa.types.is_decimal(values.type):
-        return unscaled(found["min"], values.type.scale), unscaled(found["max"], values.type.scale)
-    return _json(found["min"]), _json(found["max"])
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return repr(value) if isinstance(value, float) else value
