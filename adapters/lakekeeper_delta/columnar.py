@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -207,21 +208,38 @@ def _lineage(state: State) -> tuple[FileColumn, ...]:
 
 
 def _column(state: State, field: Mapping[str, Any]) -> FileColumn:
-    name, kind, metadata = field["name"], field["type"], field.get("metadata", {})
-    if not isinstance(kind, str):
-        raise _Refused(f"column {name} is of type {kind.get('type')}")
-    if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
-        raise _Refused(f"column {name} is of type {kind}")
+    by_id = state.properties.get("delta.columnMapping.mode") == "id"
+    return replace(_part(state, field, field["name"]), by_id=by_id)
+
+
+def _part(state: State, field: Mapping[str, Any], path: str) -> FileColumn:
+    """A column, or a field of a nested one. Raises _Refused for a type that workers do not merge."""
+    metadata = field.get("metadata", {})
     for fact in metadata:
         if not fact.startswith(_PLAIN_METADATA):
-            raise _Refused(f"column {name} has {fact}")
+            raise _Refused(f"column {path} has {fact}")
     number = metadata.get("delta.columnMapping.id") if state.mapped else None
-    return FileColumn(
-        name=physical_step(state, field),
-        kind=_KINDS.get(kind, kind),
-        field_id=None if number is None else int(number),
-        by_id=state.properties.get("delta.columnMapping.mode") == "id",
-    )
+    made = _of_type(state, physical_step(state, field), field["type"], path)
+    return replace(made, field_id=None if number is None else int(number))
+
+
+def _of_type(state: State, name: str, kind: Any, path: str) -> FileColumn:
+    if isinstance(kind, str):
+        if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
+            raise _Refused(f"column {path} is of type {kind}")
+        return FileColumn(name, _KINDS.get(kind, kind))
+    if kind["type"] == "struct":
+        fields = tuple(_part(state, part, f"{path}.{part['name']}") for part in kind["fields"])
+        return FileColumn(name, "struct", children=fields)
+    if kind["type"] == "array":
+        element = _of_type(state, "element", kind["elementType"], f"{path}.element")
+        return FileColumn(name, "list", children=(element,))
+    if kind["type"] == "map":
+        key = replace(_of_type(state, "key", kind["keyType"], f"{path}.key"), nullable=False)
+        return FileColumn(
+            name, "map", children=(key, _of_type(state, "value", kind["valueType"], f"{path}.value"))
+        )
+    raise _Refused(f"column {path} is of type {kind['type']}")
 
 
 def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...], int]:

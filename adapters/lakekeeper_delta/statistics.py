@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import partial
 from typing import Any
 
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, WrittenFile
@@ -31,12 +32,16 @@ _BOUNDED = frozenset(
 )
 
 
+Names = Mapping[str, "Names"]
+"""Columns by name, with the recorded fields of a struct."""
+
+
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """Physical names of the columns whose bounds and whose NULLs are recorded, and Delta's truncation of text."""
 
-    bounded: frozenset[str]
-    counted: frozenset[str]
+    bounded: Names
+    counted: Names
     tight: bool
     shorten_min: Callable[[str], str | None]
     shorten_max: Callable[[str], str | None]
@@ -56,29 +61,46 @@ class Indexed:
         )
 
 
-def _names(struct: Mapping[str, Any] | None) -> frozenset[str]:
-    return frozenset(field["name"] for field in struct["fields"]) if struct else frozenset()
+def _names(kind: Any) -> Names:
+    nested = isinstance(kind, Mapping) and kind["type"] == "struct"
+    return {field["name"]: _names(field["type"]) for field in kind["fields"]} if nested else {}
 
 
 def stats_json(indexed: Indexed, columns: Sequence[FileColumn], file: WrittenFile) -> str:
     """The text of ``AddFile.stats``."""
-    lows, highs, nulls = [], [], []
-    for column, stats in zip(columns, file.stats, strict=True):
-        name = json.dumps(column.name)
-        if column.name in indexed.counted:
-            nulls.append(f"{name}:{stats.nulls}")
-        bounds = _bounds(indexed, column.kind, stats, file.rows) if column.name in indexed.bounded else None
-        if bounds:
-            lows.append(f"{name}:{bounds[0]}")
-            highs += [f"{name}:{bounds[1]}"] if bounds[1] is not None else []
     parts = [f'"numRecords":{file.rows}']
-    if indexed.bounded:
-        parts += [f'"minValues":{{{",".join(lows)}}}', f'"maxValues":{{{",".join(highs)}}}']
+    for name, text in (("minValues", 0), ("maxValues", 1)):
+        if indexed.bounded:
+            ends = partial(_end, indexed, file.rows, text)
+            parts.append(f'"{name}":{_object(indexed.bounded, columns, file.stats, ends)}')
     if indexed.counted:
-        parts.append(f'"nullCount":{{{",".join(nulls)}}}')
+        nulls = _object(indexed.counted, columns, file.stats, lambda _, stats: str(stats.nulls))
+        parts.append(f'"nullCount":{nulls}')
     if indexed.tight:
         parts.append('"tightBounds":true')
     return f"{{{','.join(parts)}}}"
+
+
+def _object(
+    names: Names,
+    columns: Sequence[FileColumn],
+    stats: Sequence[ColumnStats],
+    value: Callable[[FileColumn, ColumnStats], str | None],
+) -> str:
+    """A JSON object with the values of the named columns, and objects of structs."""
+    members = []
+    for column, found in zip(columns, stats, strict=True):
+        if column.name not in names:
+            continue
+        within = names[column.name]
+        text = _object(within, column.children, found.children, value) if within else value(column, found)
+        members += [f"{json.dumps(column.name)}:{text}"] if text is not None else []
+    return f"{{{','.join(members)}}}"
+
+
+def _end(indexed: Indexed, rows: int, end: int, column: FileColumn, stats: ColumnStats) -> str | None:
+    bounds = _bounds(indexed, column.kind, stats, rows)
+    return bounds[end] if bounds else None
 
 
 def _bounds(indexed: Indexed, kind: str, stats: ColumnStats, rows: int) -> tuple[str, str | None] | None:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakekeeper.columnar.inputs import pack, unpack
 from lakekeeper.core.model.file_merge import (
     ROW_ID,
     VERSION,
+    ColumnStats,
     FileColumn,
     FileInput,
     FileMerge,
@@ -194,16 +195,20 @@ class IcebergColumnar:
         parser = "org.apache.iceberg.ContentFileParser"
         plain = json.loads(str(self.jvm.static(parser, "toJson")(made, spec)))
         counted = set(plain.get("value-counts", {}).get("keys", ()))
-        nans = {
-            column.field_id: stats.nans
-            for column, stats in zip(merge.columns, file.stats, strict=True)
-            if column.kind in ("float", "double") and column.field_id in counted
-        }
+        nans = {number: count for number, count in _nans(merge.columns, file.stats) if number in counted}
         if not nans:
             return made
         plain["nan-value-counts"] = {"keys": list(nans), "values": list(nans.values())}
         node = self.jvm.static("org.apache.iceberg.util.JsonUtil", "mapper")().readTree(json.dumps(plain))
         return self.jvm.static(parser, "fromJson")(node, table.specs())
+
+
+def _nans(columns: Sequence[FileColumn], stats: Sequence[ColumnStats]) -> Iterator[tuple[int | None, int]]:
+    """(field id, NaNs) of all columns of floats, nested ones included."""
+    for column, found in zip(columns, stats, strict=True):
+        if column.kind in ("float", "double"):
+            yield column.field_id, found.nans
+        yield from _nans(column.children, found.children)
 
 
 def _properties(jvm: Iceberg, table: Any) -> dict[str, str]:
@@ -248,22 +253,40 @@ def _ids(file: Any) -> tuple[int, int]:
 
 
 def _column(field: Mapping[str, Any], constant: set[int]) -> FileColumn:
-    name, kind = field["name"], field["type"]
-    if not isinstance(kind, str):
-        raise _Refused(f"column {name} is of type {kind['type']}")
-    if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
-        raise _Refused(f"column {name} is of type {kind}")
+    """A top-level column. A file imported from Hive lacks the columns that it is partitioned by: they are not NULL."""
+    may_lack = not field["required"] and field["id"] not in constant
+    return replace(_part(field, str(field["name"])), by_id=True, may_lack=may_lack)
+
+
+def _part(field: Mapping[str, Any], path: str) -> FileColumn:
+    """A column, or a part of a nested one. Raises _Refused for a type that workers do not merge."""
     if not field.keys() <= _PLAIN_FACTS:
-        raise _Refused(f"column {name} has {', '.join(sorted(field.keys() - _PLAIN_FACTS))}")
-    # A file imported from Hive lacks the columns that it is partitioned by: they are not NULL.
-    return FileColumn(
-        name=name,
-        kind=_KINDS.get(kind, kind.replace(" ", "")),
-        field_id=int(field["id"]),
-        by_id=True,
-        nullable=not field["required"],
-        may_lack=not field["required"] and field["id"] not in constant,
-    )
+        raise _Refused(f"column {path} has {', '.join(sorted(field.keys() - _PLAIN_FACTS))}")
+    kind = field["type"]
+    made = FileColumn(str(field["name"]), "", int(field["id"]), nullable=not field["required"])
+    if isinstance(kind, Mapping):
+        children = tuple(_part(part, f"{path}.{part['name']}") for part in _parts(kind))
+        return replace(made, kind=str(kind["type"]), children=children)
+    if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
+        raise _Refused(f"column {path} is of type {kind}")
+    return replace(made, kind=_KINDS.get(kind, kind.replace(" ", "")))
+
+
+def _parts(kind: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The fields of a struct; element of a list, key and value of a map, as fields."""
+    if kind["type"] == "struct":
+        fields: Sequence[Mapping[str, Any]] = kind["fields"]
+        return fields
+    names = ("element",) if kind["type"] == "list" else ("key", "value")
+    return [
+        {
+            "name": name,
+            "id": kind[f"{name}-id"],
+            "type": kind[name],
+            "required": kind.get(f"{name}-required", True),  # as keys always are
+        }
+        for name in names
+    ]
 
 
 def _key(task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...], int]:

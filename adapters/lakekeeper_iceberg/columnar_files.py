@@ -8,7 +8,7 @@ from lakekeeper.core.model.file_merge import S3
 from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper.spark.s3_access import S3A, NotFollowed, of_s3_file_io, of_s3a
 from lakekeeper_iceberg import s3
-from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.handles import BulkJvm
 
 _HADOOP_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 _SHORTENED = frozenset("?#")  # S3FileIO drops what follows one of these in a location
@@ -20,7 +20,7 @@ class FilesOfTable:
     ``store`` is None for the local disk. Raises NotFollowed for a store that workers do not reach.
     """
 
-    def __init__(self, jvm: Iceberg, io: Any, place: str) -> None:
+    def __init__(self, jvm: BulkJvm, io: Any, place: str) -> None:
         self._path = jvm.view.org.apache.hadoop.fs.Path
         self._conf = io.conf() if jvm.is_a(io, _HADOOP_FILE_IO) else None
         self._bucket = ""
@@ -42,14 +42,14 @@ class FilesOfTable:
             raise NotFollowed("files of several stores")
         return f"{self._bucket}{place.toUri().getPath()}"
 
-    def _of_s3_file_io(self, jvm: Iceberg, io: Any, place: str) -> S3:
+    def _of_s3_file_io(self, jvm: BulkJvm, io: Any, place: str) -> S3:
         file = io.newOutputFile(f"{place}/")
         if not s3.is_s3(file):
             raise NotFollowed(f"workers do not read through {io.getClass().getSimpleName()}")
         self._bucket = place.partition("://")[2].partition("/")[0]
         return of_s3_file_io(s3.client(jvm, file), jvm.text_map(io.properties()))
 
-    def _of_hadoop(self, jvm: Iceberg, place: str) -> S3 | None:
+    def _of_hadoop(self, jvm: BulkJvm, place: str) -> S3 | None:
         path = self._path(place)
         files, uri = path.getFileSystem(self._conf), path.toUri()
         if on_local_disk(files):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.handles import BulkJvm
 
 _S3 = "org.apache.iceberg.aws.s3."
 _PUT = "software.amazon.awssdk.services.s3.model.PutObjectRequest"
@@ -15,12 +15,12 @@ def is_s3(file: Any) -> bool:
     return str(file.getClass().getName()) == f"{_S3}S3OutputFile"
 
 
-def client(jvm: Iceberg, file: Any) -> Any:
+def client(jvm: BulkJvm, file: Any) -> Any:
     """The S3Client of an S3OutputFile."""
     return jvm.hidden_call(file, f"{_S3}BaseS3File", "client")
 
 
-def put_once(jvm: Iceberg, file: Any, data: bytes) -> None:
+def put_once(jvm: BulkJvm, file: Any, data: bytes) -> None:
     """Put the object of an S3OutputFile, encrypted and permitted as S3FileIO does. Raises if the object exists."""
     place = jvm.hidden_call(file, f"{_S3}BaseS3File", "uri")
     given = jvm.hidden_call(file, f"{_S3}BaseS3File", "s3FileIOProperties")

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakekeeper.columnar.nested import leaves
 from lakekeeper.columnar.values import is_text
 
 _PIECES, _PIECE = 4, 1 << 14  # of the rows of a row group, in their order
@@ -21,12 +22,18 @@ _BATCH_ROWS = (1_024, 8_192)  # the writer's default, and where more rows no lon
 
 
 def dictionary_columns(rows: pa.Table, repetitive: Collection[str]) -> list[str]:
-    """The columns to write with a dictionary: numbers that repeat in these rows; text only if it is ``repetitive``."""
-    return [
-        field.name
-        for field, column in zip(rows.schema, rows.columns, strict=True)
-        if (field.name in repetitive if is_text(field.type) else _repeats(column))
-    ]
+    """The columns of Parquet to write with a dictionary: those that repeat in these rows; text only if ``repetitive``.
+
+    Text within nested columns counts as numbers do: how the inputs store it is not known.
+    """
+    found = []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if is_text(field.type):
+            found += [field.name] if field.name in repetitive else []
+        else:
+            sampled = leaves(field.name, column.type, _sample(column))
+            found += [path for path, values in sampled if _repeats(values)]
+    return found
 
 
 def batch_rows(rows: pa.Table) -> int:
@@ -36,9 +43,11 @@ def batch_rows(rows: pa.Table) -> int:
     return max(least, min(most, int(_BATCH_BYTES / max(widest, 1))))
 
 
-def _repeats(column: pa.ChunkedArray) -> bool:
+def _sample(column: pa.ChunkedArray) -> list[pa.Array]:
     step = max(len(column) // _PIECES, _PIECE)
-    chunks = [chunk for at in range(0, len(column), step) for chunk in column.slice(at, _PIECE).chunks]
-    sample = pa.chunked_array(chunks, column.type)
+    return [chunk for at in range(0, len(column), step) for chunk in column.slice(at, _PIECE).chunks]
+
+
+def _repeats(sample: pa.ChunkedArray) -> bool:
     distinct: int = pc.count_distinct(sample, mode="all").as_py()
     return distinct <= _MOST_DISTINCT * len(sample)

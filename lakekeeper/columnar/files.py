@@ -40,9 +40,7 @@ class Files(Protocol):
 
 def files_of(merge: FileMerge) -> Files:
     """The files of a merge. Raises OSError if S3 does not return the region of a bucket."""
-    return (
-        LocalFiles() if merge.store is None else StoreFiles(_s3(merge.store, merge.folder.partition("/")[0]))
-    )
+    return LocalFiles() if merge.store is None else files_on_s3(merge.store, merge.folder)
 
 
 class LocalFiles:
@@ -80,9 +78,11 @@ class StoreFiles:
             self._system.delete_file(path)
 
 
-def _s3(store: S3, bucket: str) -> pafs.FileSystem:
+def files_on_s3(store: S3, path: str) -> StoreFiles:
+    """The files in the bucket of a path. Raises OSError if S3 does not return the bucket's region."""
+    bucket = path.partition("/")[0]
     region = store.region or (_REGION if store.endpoint else pafs.resolve_s3_region(bucket))
-    return pafs.S3FileSystem(
+    system = pafs.S3FileSystem(
         access_key=store.access_key,
         secret_key=store.secret_key,
         session_token=store.session_token or None,
@@ -94,3 +94,4 @@ def _s3(store: S3, bucket: str) -> pafs.FileSystem:
         request_timeout=_REQUEST_S,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
     )
+    return StoreFiles(system)

@@ -19,50 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.columnar.files import Files
-from lakekeeper.columnar.parquet import Absent, Column, Leaves, ParquetFile
+from lakekeeper.columnar.parquet import Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
+from lakekeeper.columnar.stored import is_modern, located
+from lakekeeper.columnar.types import DATED, type_of
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
-from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 
-_ARROW = {
-    "boolean": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_WIDER = {
-    "int8": ("int16", "int32", "int64"),
-    "int16": ("int32", "int64"),
-    "int32": ("int64",),
-    "float": ("double",),
-}
-_DATED = ("date", "timestamp", "timestamp_ntz")
 _ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
-_SPARK = b"org.apache.spark.version"
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_FIRST_OF_OUR_CALENDAR = (3, 1)  # the version of Spark that writes INT96 of the proleptic Gregorian calendar
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
 _AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
-
-
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a column's kind. Raises Declined for an unknown one."""
-    if kind.startswith("decimal("):
-        precision, scale = kind[len("decimal(") : -1].split(",")
-        return pa.decimal128(int(precision), int(scale))
-    if kind not in _ARROW:
-        raise Declined(f"columns of type {kind}")
-    return _ARROW[kind]
 
 
 def pack(positions: Longs) -> str:
@@ -91,13 +59,13 @@ class Inputs:
     def __init__(self, merge: FileMerge, files: Files) -> None:
         self._merge = merge
         self._place = files
-        self.types = [arrow_type(column.kind) for column in merge.columns]
+        self.types = [type_of(column) for column in merge.columns]
         opened = in_parallel(self._opened, merge.inputs) if files.remote else map(self._opened, merge.inputs)
         self._files = list(opened)
         self._leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(self._files):
             same = number > 0 and file.layout == self._files[number - 1].layout
-            self._leaves.append(self._leaves[-1] if same else self._found(file))
+            self._leaves.append(self._leaves[-1] if same else located(file, merge))
         self.read_types = [self._read_type(c) for c in range(len(self.types))]
         self._keep_dictionaries()
         self._open: ParquetFile | None = None
@@ -181,13 +149,21 @@ class Inputs:
         """About the bytes of a row group as Arrow arrays."""
         total, rows = 0, self.rows(group)
         for leaves, kind in zip(self._leaves[group.file], self.types, strict=True):
-            if not is_text(kind):
+            if pa.types.is_nested(kind):
+                total += 0 if leaves is None else self._nested_bytes(group, leaves)
+            elif not is_text(kind):
                 total += rows * max(kind.bit_width, 8) // 8
             elif leaves is not None:
                 footer = self._files[group.file].footer.row_group(group.group)
                 size = int(footer.column(leaves.numbers[0]).total_uncompressed_size)
                 total += 4 * rows + (0 if self._few_distinct(size, rows) else size)
         return total
+
+    def _nested_bytes(self, group: Group, leaves: Leaves) -> int:
+        """Twice the encoded bytes, since dictionaries are decoded, and an offset and bits for each value."""
+        footer = self._files[group.file].footer.row_group(group.group)
+        chunks = [footer.column(number) for number in leaves.numbers]
+        return sum(2 * int(each.total_uncompressed_size) + 5 * int(each.num_values) for each in chunks)
 
     def codec(self) -> str:
         """The codec of the first column of the inputs, as PyArrow's writer names it. Raises Declined."""
@@ -282,7 +258,7 @@ class Inputs:
     def _as_output(self, file: ParquetFile, column: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
         """The values in the type of the outputs, or as a dictionary of it."""
         kind = self.read_types[column]
-        if self._merge.spark_calendar and self._merge.columns[column].kind in _DATED and not _is_modern(file):
+        if self._merge.spark_calendar and self._merge.columns[column].kind in DATED and not is_modern(file):
             try:
                 for chunk in values.chunks:
                     refuse_old(chunk)
@@ -310,52 +286,3 @@ class Inputs:
         if each.rows is not None and file.rows != each.rows:
             raise Declined(f"{file.rows} rows in a file of which the log has {each.rows}")
         return file
-
-    def _found(self, file: ParquetFile) -> list[Leaves | None]:
-        return [
-            self._column(file, column, kind)
-            for column, kind in zip(self._merge.columns, self.types, strict=True)
-        ]
-
-    def _column(self, file: ParquetFile, column: FileColumn, kind: pa.DataType) -> Leaves | None:
-        """Where a file has a column; None if it has none, so that all of its rows are NULL there. Raises Declined."""
-        try:
-            leaves = file.find(Column(((column.name, column.field_id if column.by_id else None),)))
-        except Absent:
-            if not column.may_lack:
-                raise Declined(f"a file without column {column.name}") from None
-            if file.has_like(column.name, with_id=not column.by_id):
-                raise Declined(
-                    f"a file that spells column {column.name} otherwise, or without its id"
-                ) from None
-            if column.by_id and not file.has_field_ids:
-                raise Declined("a file without field ids") from None
-            return None
-        if len(leaves.numbers) != 1:
-            raise Declined(f"nested columns ({column.name})")
-        stored = file.type_of(leaves)
-        if leaves.shape[0][1] == "INT96":
-            if column.kind != "timestamp" or not self._merge.spark_calendar:
-                raise Declined(f"timestamps of 96 bits ({column.name})")
-        elif not _readable(stored, kind, column.kind):
-            raise Declined(f"column {column.name} stored as {stored}")
-        return leaves
-
-
-def _readable(stored: pa.DataType, kind: pa.DataType, name: str) -> bool:
-    """Whether each value of the stored type is the same value in the type of the outputs."""
-    if stored == kind:
-        return True
-    if pa.types.is_decimal128(stored) and pa.types.is_decimal128(kind):
-        return bool(stored.scale == kind.scale and stored.precision <= kind.precision)
-    return any(stored == _ARROW[narrow] and name in wider for narrow, wider in _WIDER.items())
-
-
-def _is_modern(file: ParquetFile) -> bool:
-    """Whether a Spark wrote the file whose dates are of the proleptic Gregorian calendar."""
-    found: dict[bytes, Any] = file.footer.metadata or {}
-    version = found.get(_SPARK)
-    if version is None or any(flag in found for flag in _LEGACY):
-        return False
-    numbers = version.decode().split(".")[:2]
-    return all(n.isdigit() for n in numbers) and tuple(map(int, numbers)) >= _FIRST_OF_OUR_CALENDAR

@@ -6,29 +6,28 @@ file         ├───────────────────┤    
 
 from __future__ import annotations
 
-import base64
 import math
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
-from lakekeeper.columnar.sorting import unscaled
-from lakekeeper.core.model.file_merge import ColumnStats, FileMerge, WrittenFile
+from lakekeeper.columnar.statistics import statistics_of
+from lakekeeper.columnar.tallies import Tally
+from lakekeeper.columnar.types import field_of
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 _OVER = 0.1  # share of the target by which a file may exceed it, rather than to be followed by a small one
 _FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
-_ID = b"PARQUET:field_id"
 _SUFFIX = {"none": "", "gzip": ".gz"}
 
 
@@ -40,8 +39,8 @@ class _Open:
     sink: pa.NativeFile
     writer: pq.ParquetWriter
     limit: int
+    tallies: list[Tally]
     rows: int = 0
-    nans: dict[int, int] = field(default_factory=dict)
 
 
 class Outputs:
@@ -122,9 +121,8 @@ class Outputs:
         group = pa.Table.from_arrays(columns, schema=self._schema)
         file = self._file or self._start(group)
         file.writer.write_table(group, row_group_size=rows.num_rows)
-        for c, column in enumerate(rows.columns):
-            if pa.types.is_floating(column.type):
-                file.nans[c] = file.nans.get(c, 0) + (pc.sum(pc.is_nan(column)).as_py() or 0)
+        for tally, column in zip(file.tallies, rows.columns, strict=True):
+            tally.add(column)
         file.rows += rows.num_rows
         self._left -= rows.num_rows
         if file.rows >= _FEWEST:  # headers outweigh the values of a few rows
@@ -167,7 +165,8 @@ class Outputs:
             sink.close()
             self._files.remove(path)
             raise
-        self._file = _Open(path, sink, writer, self._rows_of_file())
+        tallies = [Tally.of(column) for column in self._merge.columns]
+        self._file = _Open(path, sink, writer, self._rows_of_file(), tallies)
         return self._file
 
     def _finish(self) -> None:
@@ -179,66 +178,11 @@ class Outputs:
         self._last = (file.rows, size) if file.rows >= _FEWEST else self._last
         file.sink.close()
         with pq.ParquetFile(self._files.open(file.path)) as written:
-            stats = _stats(written, self._schema, file.nans)
+            stats = statistics_of(written, self._merge.columns, file.tallies)
         self._file = None
         self.files.append(WrittenFile(file.path, file.rows, size, stats))
 
 
 def _schema(merge: FileMerge, types: Sequence[pa.DataType]) -> pa.Schema:
-    fields = [
-        pa.field(
-            column.name,
-            kind,
-            column.nullable,
-            None if column.field_id is None else {_ID: str(column.field_id).encode()},
-        )
-        for column, kind in zip(merge.columns, types, strict=True)
-    ]
+    fields = [field_of(column, kind) for column, kind in zip(merge.columns, types, strict=True)]
     return pa.schema(fields, {key.encode(): value.encode() for key, value in merge.footer})
-
-
-def _stats(written: pq.ParquetFile, schema: pa.Schema, nans: dict[int, int]) -> tuple[ColumnStats, ...]:
-    """The statistics of a written file, from its footer; a bound that the footer lacks, from its values."""
-    return tuple(_stats_of(written, c, field, nans.get(c, 0)) for c, field in enumerate(schema))
-
-
-def _stats_of(written: pq.ParquetFile, column: int, field: pa.Field, nans: int) -> ColumnStats:
-    footer = written.metadata
-    chunks = [footer.row_group(g).column(column) for g in range(footer.num_row_groups)]
-    nulls = sum(int(chunk.statistics.null_count) for chunk in chunks)
-    bounded = [chunk.statistics for chunk in chunks if chunk.statistics.has_min_max]
-    empty = nulls + nans == footer.num_rows
-    if not empty and any(not s.has_min_max and s.num_values for s in (c.statistics for c in chunks)):
-        bounded = []
-    if empty or not bounded:
-        lo, hi = (None, None) if empty else _read_bounds(written, field)
-        return ColumnStats(lo, hi, nulls, nans)
-    lows = [_plain(s.min_raw, field.type) for s in bounded]
-    highs = [_plain(s.max_raw, field.type) for s in bounded]
-    return ColumnStats(_json(min(lows)), _json(max(highs)), nulls, nans)
-
-
-def _plain(raw: Any, kind: pa.DataType) -> Any:
-    """A raw statistic as a number or bytes, in the order of the values."""
-    if pa.types.is_decimal(kind):
-        return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
-    if isinstance(raw, str):
-        return raw.encode()
-    return int(raw) if isinstance(raw, bool) else raw
-
-
-def _read_bounds(written: pq.ParquetFile, field: pa.Field) -> tuple[Any, Any]:
-    """Bounds from the values: the footer leaves out texts of more than some thousand bytes."""
-    values = written.read(columns=[field.name]).column(0)
-    if pa.types.is_string(field.type):
-        values = values.cast(pa.binary())
-    found = pc.min_max(values).as_py()
-    if pa.types.is_decimal(field.type):
-        return unscaled(found["min"], field.type.scale), unscaled(found["max"], field.type.scale)
-    return _json(found["min"]), _json(found["max"])
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return repr(value) if isinstance(value, float) else value

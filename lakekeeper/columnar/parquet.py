@@ -130,8 +130,11 @@ class ParquetFile:
             for field in self._schema.to_arrow_schema()
         )
 
-    def find(self, column: Column) -> Leaves:
-        """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous."""
+    def find(self, column: Column, *, nested: bool = False) -> Leaves:
+        """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous.
+
+        A ``nested`` column may be repeated, and has no shape: its Arrow type shows how it is stored.
+        """
         kind: Any = self._schema.to_arrow_schema()
         path: list[str] = []
         for name, number in column.steps:
@@ -139,7 +142,8 @@ class ParquetFile:
             path.append(field.name)
             kind = field.type
         numbers = self._leaves_below(path)
-        return Leaves(tuple(path), numbers, tuple(self._shape(number, path) for number in numbers))
+        shape = () if nested else tuple(self._shape(number, path) for number in numbers)
+        return Leaves(tuple(path), numbers, shape)
 
     def _leaves_below(self, path: Sequence[str]) -> tuple[int, ...]:
         here = ".".join(path)
@@ -153,10 +157,20 @@ class ParquetFile:
         leaf = self._schema.column(number)
         if leaf.max_repetition_level:
             raise Declined(f"column {leaf.path} is a list or a map")
-        if leaf.physical_type == "INT96" and not str(self.footer.created_by).startswith(_PARQUET_MR):
-            raise Declined(f"column {leaf.path} holds timestamps that a session may convert to its time zone")
+        self.is_int96(number)
         inside = leaf.path[len(".".join(path)) :]
         return (inside, leaf.physical_type, str(leaf.logical_type), leaf.length, leaf.precision, leaf.scale)
+
+    def is_int96(self, number: int) -> bool:
+        """Whether a leaf holds INT96. Raises Declined if another library than Spark's may have written it."""
+        leaf = self._schema.column(number)
+        if leaf.physical_type == "INT96" and not str(self.footer.created_by).startswith(_PARQUET_MR):
+            raise Declined(f"column {leaf.path} holds timestamps that a session may convert to its time zone")
+        return bool(leaf.physical_type == "INT96")
+
+    def is_local_time(self, number: int) -> bool:
+        """Whether a leaf holds timestamps without a zone."""
+        return "isAdjustedToUTC=false" in str(self._schema.column(number).logical_type)
 
     def bytes_of(self, group: int, leaves: Leaves) -> int:
         """Stored (compressed) bytes of a column in a row group."""

@@ -1,10 +1,12 @@
 """The cost of merging a byte: core-seconds and wall seconds of the natives, both of our paths, DuckDB and Polars.
 
     python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
+                                [--wide] [--nested] [--cluster]
 
-All merge the same rows: ten files of six columns, by one BIGINT key of random values. Core-seconds are the CPU of the
-driver, the JVM and all Python workers. Each contestant first merges a small table three times. DuckDB and Polars run
-if they are installed.
+All merge the same rows: ten files of six columns, by one BIGINT key of random values; ``--wide`` has 100 columns, and
+``--nested`` a struct, a list and a map more. Core-seconds are the CPU of the driver, the JVM and all Python workers;
+``--cluster`` runs a standalone cluster of two workers with a core each. Each contestant first merges a small table
+three times. DuckDB and Polars run if they are installed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,10 @@ from typing import Any
 import lakekeeper as lk
 from lakekeeper.core.text.formatting import table as page
 from tests.bench.processes import Cpu, cpu, peak_of_workers_mb
+from tests.cluster.standalone import cluster
 
-FILES, ROW_BYTES = 10, 29  # compressed bytes per row
+FILES = 10
+ROW_BYTES = {"narrow": 29, "wide": 620, "nested": 110}  # compressed
 WARM_UPS = 3
 
 
@@ -70,6 +74,7 @@ def measured(inputs: str, name: str, mb: float, into: list[Cost]) -> Iterator[Co
 class Bench:
     spark: Any
     root: Path
+    shape: str = "narrow"
 
     def rows(self, number: int, rows: int, order: str) -> Any:
         """The rows of one input file."""
@@ -80,6 +85,7 @@ class Bench:
             f"int(abs(xxhash64(id, 3, {number})) % 50) AS qty",
             f"concat('customer ', lpad(abs(xxhash64(id, 4, {number})) % 20000, 6, '0')) AS who",
             f"cast(abs(xxhash64(id, 5, {number})) % 10000000 / 100 AS decimal(18,2)) AS price",
+            *_MORE[self.shape](number),
         )
         return frame.sortWithinPartitions("k") if order == "sorted" else frame
 
@@ -152,6 +158,28 @@ class Bench:
         return run
 
 
+def _wide(number: int) -> list[str]:
+    """94 columns: text of ten random digits, text that repeats, doubles, and small numbers."""
+    kinds = (
+        "lpad(abs(xxhash64(id, {seed})) % 10000000000, 10, '0')",
+        "concat('city ', abs(xxhash64(id, {seed})) % 4000)",
+        "xxhash64(id, {seed}) / 7",
+        "int(abs(xxhash64(id, {seed})) % 1000)",
+    )
+    return [f"{kinds[c % 4].format(seed=1_000 * number + c)} AS c{c}" for c in range(94)]
+
+
+def _nested(number: int) -> list[str]:
+    digits = f"cast(abs(xxhash64(id, 7, {number})) % 1000000 AS string)"
+    at = "timestamp_micros(1700000000000000 + id)"
+    return [
+        f"named_struct('x', xxhash64(id, 6, {number}) / 7, 'at', {at}, 'tag', {digits}) AS s",
+        "transform(sequence(1, int(id % 5) + 1), i -> i * (id % 1000)) AS l",
+        f"map('a', {digits}, 'b', 'x') AS m",
+    ]
+
+
+_MORE: dict[str, Callable[[int], list[str]]] = {"narrow": lambda _: [], "wide": _wide, "nested": _nested}
 _PATHS = (("by rows", "spark"), ("by columns", "auto"))
 
 
@@ -189,20 +217,28 @@ def main() -> None:
     parser.add_argument("--formats", default="delta,iceberg")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--memory", default="3g", help="memory of the driver")
+    parser.add_argument("--wide", dest="shape", action="store_const", const="wide", default="narrow")
+    parser.add_argument("--nested", dest="shape", action="store_const", const="nested")
+    parser.add_argument("--cluster", action="store_true")
     given = parser.parse_args()
     from lakekeeper.spark.session import local_session
 
-    with tempfile.TemporaryDirectory(prefix="lakekeeper-merge-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakekeeper-merge-"))
+        master, conf = "local[2]", {"spark.driver.memory": given.memory}
+        if given.cluster:
+            master = stack.enter_context(cluster(Path(folder), memory=given.memory)).master
+            conf["spark.executor.memory"] = given.memory
         spark = local_session(
             warehouse=Path(folder),
             app_name="merge",
             catalogs={"ice": f"jdbc:sqlite:{folder}/ice.db"},
-            conf={"spark.driver.memory": given.memory},
-            master="local[2]",
+            conf=conf,
+            master=master,
         )
         spark.sparkContext.setLogLevel("OFF")
         spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
-        bench = Bench(spark, Path(folder))
+        bench = Bench(spark, Path(folder), given.shape)
         found: list[Cost] = []
         for inputs in given.inputs.split(","):
             for name in given.formats.split(","):
@@ -210,7 +246,7 @@ def main() -> None:
                 for _ in range(WARM_UPS):
                     run(inputs, FILES * 2_000, [])
                 for _ in range(given.runs):
-                    run(inputs, given.mb * 1_000_000 // ROW_BYTES, found)
+                    run(inputs, given.mb * 1_000_000 // ROW_BYTES[given.shape], found)
         spark.stop()
     head = [
         "inputs",

@@ -54,8 +54,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *, spark: Path = _SPARK, env: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """Runs until the end of the block; its logs are in ``folder``. ``spark`` is its installation."""
+def cluster(
+    folder: Path, *, spark: Path = _SPARK, env: Mapping[str, str] | None = None, memory: str = "1g"
+) -> Iterator[Cluster]:
+    """Runs until the end of the block; its logs are in ``folder``. ``spark`` is its installation.
+
+    ``memory`` is what a worker may give to executors.
+    """
     port, page = free_port(), free_port()
     program, given = str(spark / "bin" / "spark-class"), env or environment()
     found = Cluster(f"spark://127.0.0.1:{port}", page)
@@ -66,7 +71,7 @@ def cluster(folder: Path, *, spark: Path = _SPARK, env: Mapping[str, str] | None
         listening(port, master)
         listening(page, master)
         for number in range(_WORKERS):
-            size = ("--cores", "1", "--memory", "1g")
+            size = ("--cores", "1", "--memory", memory)
             place = ("--webui-port", "0", "--work-dir", str(folder / f"worker-{number}"))
             start("worker.Worker", *host, *size, *place, found.master)
         yield found

@@ -25,8 +25,9 @@ from hypothesis import strategies as st
 from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
-from lakekeeper.columnar.inputs import arrow_type, pack, unpack
+from lakekeeper.columnar.inputs import pack, unpack
 from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.types import arrow_type
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import (
     ROW_ID,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -74,6 +76,35 @@ def test_a_merge_by_columns_on_s3(
     assert table.table().vacuum(**NOW).failed_files_count == 0
     assert table.leftovers() == set()
     same_rows(table, rows)
+
+
+@of_kinds(ON_S3)
+@pytest.mark.usefixtures("alone")
+def test_rows_that_a_race_deletes_are_found_in_the_bucket_without_a_scan(
+    spark: SparkSession,
+    bucket: Bucket,
+    kind: Kind,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = filled(kind.table(spark, bucket, name))
+    rows = table.spark_rows()
+
+    def delete(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and info["attempt"] == 0:
+            table.delete("id = 14")
+
+    def through_the_jvm(*_: object) -> None:
+        raise AssertionError("a file was read through the JVM")
+
+    for adapter in ("delta", "iceberg"):
+        monkeypatch.setattr(f"lakekeeper_{adapter}.data_files.JavaFile", through_the_jvm)
+    with caplog.at_level("DEBUG", "lakekeeper"):
+        report = table.table().recluster("k", policy="full", observer=delete)
+    assert report.replayed_rows_count == 1
+    assert "searched for by a scan" not in caplog.text
+    same_rows(table, Counter({row: n for row, n in rows.items() if "v14'" not in row}))
 
 
 @of_kinds(ON_S3)

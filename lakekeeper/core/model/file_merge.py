@@ -51,10 +51,11 @@ ROW_ID, VERSION = "row id", "version"
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
-    """One column of the outputs, and how inputs name it.
+    """One column of the outputs, and how inputs name it; or a part of a nested one.
 
     kind       ``boolean``, ``int8`` to ``int64``, ``float``, ``double``, ``string``, ``binary``, ``date``,
-               ``timestamp``, ``timestamp_ntz`` or ``decimal(p,s)``
+               ``timestamp``, ``timestamp_ntz`` or ``decimal(p,s)``; ``struct``, ``list`` or ``map``
+    children   fields of a struct, ``element`` of a list, ``key`` and ``value`` of a map
     field_id   written to the outputs; ``by_id``: inputs are searched by it, and not by name
     nullable   optional in the outputs
     may_lack   an input without the column has NULL in each row; else it is declined
@@ -68,6 +69,12 @@ class FileColumn:
     nullable: bool = True
     may_lack: bool = True
     stands_for: str = ""
+    children: tuple[FileColumn, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FileColumn:
+        """The column of its parsed JSON form."""
+        return cls(**{**data, "children": tuple(map(cls.from_dict, data["children"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class FileMerge:
         """Inverse of :meth:`to_json`; raises ValueError, TypeError or KeyError for invalid input."""
         data: dict[str, Any] = json.loads(text)
         data["inputs"] = tuple(FileInput(**each) for each in data["inputs"])
-        data["columns"] = tuple(FileColumn(**each) for each in data["columns"])
+        data["columns"] = tuple(map(FileColumn.from_dict, data["columns"]))
         data["footer"] = tuple((key, value) for key, value in data["footer"])
         data["store"] = S3(**data["store"]) if data["store"] else None
         data["key"], data["cuts"] = tuple(data["key"]), tuple(data["cuts"])
@@ -128,13 +135,25 @@ class ColumnStats:
     """Statistics of a column in one output; ``lo`` and ``hi`` are None if no value is left beside NULL and NaN.
 
     Bounds are in the form of Parquet: integers (dates in days, timestamps in µs, decimals unscaled), floats as text,
-    text and binary as base64.
+    text and binary as base64. A nested column has none, but ``children`` may have; those of a list or a map have none.
+    The NULLs of a field of a struct include the NULLs of the struct.
     """
 
     lo: Any
     hi: Any
     nulls: int
     nans: int = 0
+    children: tuple[ColumnStats, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form in which it travels, see :meth:`WrittenFile.to_json`."""
+        children = [child.to_dict() for child in self.children]
+        return {"lo": self.lo, "hi": self.hi, "nulls": self.nulls, "nans": self.nans, "children": children}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ColumnStats:
+        """Inverse of :meth:`to_dict`."""
+        return cls(**{**data, "children": tuple(map(cls.from_dict, data["children"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +171,10 @@ class WrittenFile:
         Fields are named one by one: workers receive this class by value, and the cloudpickle of Spark 3.5 loses which
         attributes are fields, so that ``asdict`` returns nothing there.
         """
-        stats = [{"lo": s.lo, "hi": s.hi, "nulls": s.nulls, "nans": s.nans} for s in self.stats]
+        stats = [each.to_dict() for each in self.stats]
         return json.dumps({"path": self.path, "rows": self.rows, "bytes": self.bytes, "stats": stats})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> WrittenFile:
         """Inverse of :meth:`to_json`, from the parsed object."""
-        return cls(**{**data, "stats": tuple(ColumnStats(**each) for each in data["stats"])})
+        return cls(**{**data, "stats": tuple(map(ColumnStats.from_dict, data["stats"]))})
