@@ -29,7 +29,7 @@ from tests.bench.processes import Cpu, cpu, peak_of_workers_mb
 from tests.cluster.standalone import cluster
 
 FILES = 10
-ROW_BYTES = {"narrow": 29, "wide": 620, "nested": 110}  # compressed
+ROW_BYTES = {"narrow": 29, "wide": 410, "nested": 40}  # compressed
 WARM_UPS = 3
 
 
