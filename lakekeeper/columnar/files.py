@@ -56,7 +56,7 @@ class LocalFiles:
         return pa.OSFile(path, "wb")
 
     def remove(self, path: str) -> None:
-        os.remove(path)  # noqa: PTH107 - likewise
+        os.remove(path)  # noqa: PTH107 - the path is text for Arrow too
 
 
 class StoreFiles:

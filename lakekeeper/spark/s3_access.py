@@ -40,6 +40,8 @@ _FOLLOWED_BY_S3_FILE_IO = (
     "s3.staging-dir",
 )  # fmt: skip
 _OF_S3_FILE_IO = ("s3.", "client.", "http-client.proxy")
+# Hadoop's defaults of S3A by version: an XML file of 4,000 lines, which each group of a merge would parse again.
+_defaults: dict[str, Mapping[str, str]] = {}
 
 
 class NotFollowed(Exception):
@@ -51,7 +53,7 @@ def of_s3a(jvm: Jvm, files: Any, bucket: str) -> S3:
     version = str(jvm.static("org.apache.hadoop.util.VersionInfo", "getVersion")())
     if tuple(int(part) for part in version.split(".")[:2]) < _FIRST_WITH_SDK_2:
         raise NotFollowed(f"workers do not read through S3A of Hadoop {version}")
-    settings = _settings_of_s3a(jvm, files.getConf(), bucket)
+    settings = _settings_of_s3a(jvm, files.getConf(), bucket, version)
     _follow(settings, _FOLLOWED_BY_S3A, _S3A)
     client = files.getS3AInternals().getAmazonS3Client(_PURPOSE)
     # Without either, S3A asks any region, which redirects it.
@@ -69,12 +71,14 @@ def of_s3_file_io(client: Any, properties: Mapping[str, str]) -> S3:
     )
 
 
-def _settings_of_s3a(jvm: Jvm, conf: Any, bucket: str) -> dict[str, str]:
-    """Settings for a bucket that are not Hadoop's defaults, without their prefix."""
+def _settings_of_s3a(jvm: Jvm, conf: Any, bucket: str, version: str) -> dict[str, str]:
+    """Settings for a bucket that are not the defaults of this version of Hadoop, without their prefix."""
     effective = jvm.static("org.apache.hadoop.fs.s3a.S3AUtils", "propagateBucketOptions")(conf, bucket)
-    defaults = jvm.view.org.apache.hadoop.conf.Configuration(False)
-    defaults.addResource("core-default.xml")
-    known = jvm.text_map(defaults.getPropsWithPrefix(_S3A))
+    if version not in _defaults:
+        defaults = jvm.view.org.apache.hadoop.conf.Configuration(False)
+        defaults.addResource("core-default.xml")
+        _defaults[version] = jvm.text_map(defaults.getPropsWithPrefix(_S3A))
+    known = _defaults[version]
     found = jvm.text_map(effective.getPropsWithPrefix(_S3A))
     return {
         name: value
