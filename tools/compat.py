@@ -8,6 +8,7 @@
 Each release line gets a virtual environment below ``build/compat`` with the wheel and its PySpark. First it is tried as
 by a new user (``tests/wheel``): the commands of the pages, in an empty folder. Then the libraries of the tests are
 added, and the tests run in a copy of their own, so that the package comes from the wheel and not from the repository.
+Every case of them runs, unless ``LAKEKEEPER_SAMPLE`` names a day; ``--quick`` runs the slice of the day.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from lakekeeper.spark.lines import LINES, Line  # noqa: E402 - from the repository, before it is installed
+from tests.sampling import ALL, VARIABLE  # noqa: E402 - the same
 from tools.environments import (  # noqa: E402 - the same
     BUILD,
     add_libraries,
@@ -82,7 +84,7 @@ def main() -> int:
         parts = [] if given.quick else [try_out(line, python)]
         if not given.tryout:
             add_libraries(line, python)
-            parts.append(run_tests(line, python, QUICK if given.quick else tuple(SLICES)))
+            parts.append(run_tests(line, python, QUICK) if given.quick else run_every_case(line, python))
         for counts, code in parts:
             bad |= code != 0 or not counts
             rows += [(line, python_version(python), *cell) for cell in counts.items()]
@@ -99,8 +101,15 @@ def try_out(line: Line, python: Path) -> tuple[Results, int]:
     return _timed(line, [*command, f"--junitxml={results}"], ROOT, {"LAKEKEEPER_USER_ENVIRONMENT": place})
 
 
-def run_tests(line: Line, python: Path, what: tuple[str, ...]) -> tuple[Results, int]:
-    """(what, format) → results, and pytest's exit code; of parametrized tests, the slice of the day is run."""
+def run_every_case(line: Line, python: Path) -> tuple[Results, int]:
+    """(what, format) → results of every case of all slices, and pytest's exit code."""
+    return run_tests(line, python, tuple(SLICES), {VARIABLE: os.environ.get(VARIABLE, ALL)})
+
+
+def run_tests(
+    line: Line, python: Path, what: tuple[str, ...], more: Mapping[str, str] | None = None
+) -> tuple[Results, int]:
+    """(what, format) → results, and pytest's exit code; of parametrized tests, the slice of the day runs."""
     place = BUILD / f"tests-{line.name}"
     shutil.rmtree(place, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
@@ -108,7 +117,7 @@ def run_tests(line: Line, python: Path, what: tuple[str, ...]) -> tuple[Results,
     shutil.copy(ROOT / "pyproject.toml", place)
     files = [file for name in what for file in SLICES[name]]
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=."]
-    return _timed(line, [*command, f"--junitxml={place / 'results.xml'}", *files], place, {})
+    return _timed(line, [*command, f"--junitxml={place / 'results.xml'}", *files], place, more or {})
 
 
 def _timed(line: Line, command: list[str], folder: Path, more: Mapping[str, str]) -> tuple[Results, int]:
