@@ -14,10 +14,21 @@ divided by the cheapest contender's L, by q and 1 − q: each file adds the smal
     b = q/L(r) + (1−q)/L(R)
 
 By Yao's principle the same holds for the expected regret of a randomized policy.
+
+On the worst table nobody knows either when the queries end. ``worst_table`` is the least regret there, also of a policy
+that merges in steps or at random. One merge of work 1, at lowest rate 1 and highest rate R: F(t) of it is done by the
+time t, and queries end at T.
+
+    at the lowest rate, T ≤ 1     F(T) + ∫₀ᵀ (1 − F) ≤ c·T        for all T:  F(t) ≤ (c − 1)·(eᵗ − 1)
+    at the highest, no end        1 + R · ∫₀^∞ (1 − F) ≤ c        with that F:  1 + R·(c·ln(c/(c − 1)) − 1) ≤ c
+
+The least c has equality. With R = 1, which is to know the rate, it is e/(e − 1), the bound of ski rental (Karlin,
+Manasse, McGeoch, Owicki 1990).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -78,3 +89,13 @@ def wrong_by_ten(files: Files, least: Mapping[float, float]) -> float:
     """Least regret if the estimated rate may be ten times too high or too low."""
     pairs = [(r, other) for r, other in combinations(least, 2) if np.isclose(other / r, 100)]
     return max(files.bound({r: least[r] for r in pair}) for pair in pairs)
+
+
+def worst_table(spread: float) -> float:
+    """Least regret of any policy on the worst table, if the highest possible rate is ``spread`` times the lowest."""
+    low, high = 1.0, 2.0 + spread
+    while high - low > 1e-9:
+        c = (low + high) / 2
+        met = c > 1 and 1 + spread * (c * math.log(c / (c - 1)) - 1) <= c
+        low, high = (low, c) if met else (c, high)
+    return high

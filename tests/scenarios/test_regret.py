@@ -7,8 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from tests.bench.bounds import Files, files_of, unknown, wrong_by_ten
+from lakekeeper.core.units import Floats
+from tests.bench.bounds import Files, files_of, unknown, worst_table, wrong_by_ten
 from tests.bench.ingests import ALL
 from tests.bench.regret import CONTENDERS, DEFAULT, RATES, Job
 from tests.bench.regret import run as run_once
@@ -72,3 +75,44 @@ def test_no_policy_without_the_rate_is_within_three_times_the_best_on_drift() ->
     played = [run(Job("drift", name)) for name in CONTENDERS]
     least = {rate: min(course.cost(rate) for course in played) for rate in RATES}
     assert unknown(files_of(ALL["drift"]()), least) > 3
+
+
+def test_without_the_rate_no_policy_is_within_three_times_the_best_on_every_table() -> None:
+    """A known rate: e/(e − 1). Ten times too high or too low: 3.1 if only one of them is possible, else 7.9."""
+    assert worst_table(1) == pytest.approx(np.e / (np.e - 1))
+    assert worst_table(10) == pytest.approx(3.09, abs=0.005)
+    assert worst_table(100) == pytest.approx(7.91, abs=0.005)
+
+
+@pytest.mark.parametrize("spread", [1, 10, 100])
+@given(times=st.lists(st.floats(1e-3, 2), min_size=1, max_size=12), data=st.data())
+@example(times=[1.0], data=None)
+def test_no_way_to_merge_has_less_regret_on_the_worst_table(
+    spread: float, times: list[float], data: st.DataObject | None
+) -> None:
+    """Any share of the merge at any time; the regret is looked at right after each, and in the end."""
+    shares = (
+        data.draw(st.lists(st.floats(0.01, 1), min_size=len(times), max_size=len(times))) if data else [1.0]
+    )
+    assert worst_regret(np.array(times), np.array(shares) / sum(shares), spread) >= worst_table(spread) - 1e-6
+
+
+@pytest.mark.parametrize("spread", [1, 10, 100])
+def test_one_way_to_merge_has_no_more_regret(spread: float) -> None:
+    """F(t) = (c − 1)·(eᵗ − 1), in a thousand steps."""
+    c = worst_table(spread)
+    done = np.linspace(0, 1, 2001)[1:]
+    assert worst_regret(np.log1p(done / (c - 1)), np.full(2000, 1 / 2000), spread) == pytest.approx(
+        c, rel=0.01
+    )
+
+
+def worst_regret(times: Floats, shares: Floats, spread: float) -> float:
+    """The regret of doing these shares of a merge at these times, at the worst rate and end of the queries."""
+    waited = [
+        sum(s * (t + 1 / r if t <= end else end) for t, s in zip(times, shares, strict=True))
+        / min(end, 1 / r)
+        for r in (1.0, spread)
+        for end in (*times, np.inf)
+    ]
+    return max(waited)
