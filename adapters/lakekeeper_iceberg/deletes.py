@@ -21,13 +21,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import UNKNOWN
 from lakekeeper.core.units import Ints
 from lakekeeper_iceberg.listing import Listing
 
 EQUALITY = 2
+_MATCHED = ("path", "seq", "file_seq", "spec", "partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +136,28 @@ def apply_deletes(
         return Applied([""] * n, rows, size)
     index = index_of(listing.deletes, unpartitioned, equality_until)
     ids = [""] * n
-    data = zip(
-        *(listing.data[name].to_pylist() for name in ("path", "seq", "file_seq", "spec", "partition")),
-        strict=True,
-    )
-    for i, (path, seq, added, spec, partition) in enumerate(data):
+    hit = np.flatnonzero(_in_reach(listing.data, index))
+    data = listing.data.select(_MATCHED).take(pa.array(hit))
+    for i, path, seq, added, spec, partition in zip(
+        hit.tolist(), *(column.to_pylist() for column in data.columns), strict=True
+    ):
         ids[i], rows[i], size[i] = _one(index, path, (seq, added), (spec, partition))
     physical = listing.data["rows"].to_numpy()
     # More deleted rows than rows: a delete file has duplicate positions, so the count is unknown.
     return Applied(ids, np.where(rows > physical, UNKNOWN, rows), size)
+
+
+def _in_reach(data: pa.Table, index: Index) -> npt.NDArray[np.bool_]:
+    """The data files that some delete may apply to: all others, most of a large table, are not looked at one by one."""
+    partitions = {partition for _, partition in (*index.positions, *index.equalities)}
+    found = np.zeros(data.num_rows, np.bool_)
+    for column, named in (("path", {*index.vectors, *index.by_file}), ("partition", partitions)):
+        if named:
+            values = pa.array(list(named), data[column].type)
+            found |= pc.is_in(data[column], value_set=values).to_numpy()
+    if index.anywhere.seqs:
+        found |= data["seq"].to_numpy() < index.anywhere.seqs[-1]
+    return found
 
 
 def _one(index: Index, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> tuple[str, int, int]:
