@@ -80,8 +80,7 @@ def test_an_untested_version_that_lacks_a_member_is_refused_by_its_name(
     name = lake.create("id bigint")
     home = "lakekeeper_iceberg" if lake.iceberg else "lakekeeper_delta"
     monkeypatch.setattr(f"{home}.surface.of_session", lambda _jvm: {"org.example.Gone": {"a/1"}})
-    module = f"{home}.table" if lake.iceberg else f"{home}.opening"
-    monkeypatch.setattr(f"{module}._versions", lambda _jvm: {"A library": ("9.9.0", ("4.3.1",))})
+    monkeypatch.setattr(f"{home}.opening._versions", lambda _jvm: {"A library": ("9.9.0", ("4.3.1",))})
     lake.spark.conf.set(CONF_PREFIX + library_versions.ALLOW, "true")
     try:
         with pytest.raises(

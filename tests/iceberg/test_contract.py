@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -69,9 +69,15 @@ class IcebergHarness:
         return table
 
 
-_COARSE = {
-    "test_outputs_are_sorted_cut_and_disjoint": "Iceberg's writer looks at its targets every 1,000 rows"
-}
+@pytest.fixture(autouse=True)
+def coarse(request: pytest.FixtureRequest) -> None:
+    """By rows, an output of a few rows cannot be cut; columnar workers cut it where they should."""
+    case = request.node.name
+    if case.startswith("test_outputs_are_sorted_cut_and_disjoint") and "by rows" in case:
+        why = "Iceberg's writer looks at its targets every 1,000 rows"
+        request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+
+
 _EVERY = Capabilities(
     row_deletes=True, stores_level=True, row_lineage=True, time_travel=True, native_key=True
 )
@@ -80,7 +86,6 @@ _EVERY = Capabilities(
 class TestFormat3(AdapterContract):
     capabilities = _EVERY
     kinds = tuple(SAMPLES)
-    notyet: ClassVar[Mapping[str, str]] = _COARSE
 
     @pytest.fixture
     def harness(self, spark: SparkSession) -> IcebergHarness:
@@ -95,7 +100,6 @@ class TestFormat2(AdapterContract):
         row_deletes=True, stores_level=True, row_lineage=False, time_travel=True, native_key=True
     )
     kinds = tuple(SAMPLES)
-    notyet: ClassVar[Mapping[str, str]] = _COARSE
 
     @pytest.fixture
     def harness(self, spark: SparkSession) -> IcebergHarness:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.core.units import Floats
@@ -85,6 +85,7 @@ def test_without_the_rate_no_policy_is_within_three_times_the_best_on_every_tabl
 
 
 @pytest.mark.parametrize("spread", [1, 10, 100])
+@settings(deadline=None)
 @given(times=st.lists(st.floats(1e-3, 2), min_size=1, max_size=12), data=st.data())
 @example(times=[1.0], data=None)
 def test_no_way_to_merge_has_less_regret_on_the_worst_table(
