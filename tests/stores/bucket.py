@@ -118,14 +118,19 @@ def listing(entries: Mapping[str, str], prefix: str, delimiter: str) -> bytes:
     ).encode()
 
 
-@contextmanager
-def moto(log: Path) -> Iterator[Bucket]:
-    """The two buckets, empty, in a server that lives as long as the context; the server writes to ``log``."""
+def server_of_moto() -> str:
+    """Moto's program. Raises FileNotFoundError."""
     program = os.environ.get(VARIABLE) or str(Path(__file__).parents[2] / "build/stores/env/bin/moto_server")
     if shutil.which(program) is None:
         raise FileNotFoundError(f"{program}: `make stores` installs moto, or {VARIABLE} names its server")
+    return program
+
+
+@contextmanager
+def moto(log: Path) -> Iterator[Bucket]:
+    """The two buckets, empty, in a server that lives as long as the context; the server writes to ``log``."""
     port = free_port()
-    with running([program, "-H", "127.0.0.1", "-p", str(port)], port, log):
+    with running([server_of_moto(), "-H", "127.0.0.1", "-p", str(port)], port, log):
         Bucket(f"127.0.0.1:{port}", IMPATIENT).make()
         yield Bucket(f"127.0.0.1:{port}").make()
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from lakekeeper.testing.golden import REWRITE
 from tests.faults.processes import serving
 from tests.oracles.rest_catalog import rest_catalog
+from tests.stores import dynamodb
 from tests.stores.azurite import BlobRelay, azurite, missing
 from tests.stores.blobs import Container
 from tests.stores.bucket import LAKE, Bucket, moto, pyiceberg_properties
@@ -135,13 +136,29 @@ def rest(bucket: Bucket, home: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def commits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The file with the endpoint of an empty DynamoDB; empty on a machine without Delta's log store for it."""
+    if dynamodb.missing():
+        yield ""
+        return
+    with dynamodb.dynamodb(tmp_path_factory.mktemp("dynamodb")) as endpoints:
+        yield str(endpoints)
+
+
+@pytest.fixture(scope="session")
 def places(
-    s3: FaultyS3, hdfs: MiniHdfs, gcs: GcsRelay, blobs: BlobRelay | None, home: Path, rest: str
+    s3: FaultyS3, hdfs: MiniHdfs, gcs: GcsRelay, blobs: BlobRelay | None, home: Path, rest: str, commits: str
 ) -> Places:
     """The addresses of the stores and catalogs for a driver."""
     azure = "" if blobs is None else blobs.endpoint
     return Places(
-        s3=s3.address, hdfs=hdfs.store.root, rest=rest, home=str(home), gcs=gcs.address, azure=azure
+        s3=s3.address,
+        hdfs=hdfs.store.root,
+        rest=rest,
+        home=str(home),
+        gcs=gcs.address,
+        azure=azure,
+        dynamodb=commits,
     )
 
 

@@ -1,6 +1,7 @@
 """A second driver: ``python -m tests.stores.driver <json>``, a process of its own with its own session.
 
-It prints ``ready``, waits for a line, does its errand, and prints ``done`` or the error.
+It prints ``ready`` and the number of its JVM's process, waits for a line, does its errand, and prints ``done`` or the
+error.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Driver:
     """A running second driver."""
 
     process: subprocess.Popen[str]
+    java: int = 0
 
     def go(self) -> None:
         """Start its errand."""
@@ -55,6 +57,11 @@ class Driver:
             if line.startswith(word):
                 return line.removeprefix(word).strip()
         raise AssertionError(f"the second driver ended: {''.join(seen)}")
+
+    def kill(self) -> None:
+        """End it at once, JVM first."""
+        os.kill(self.java, signal.SIGKILL)
+        self.process.kill()
 
     def running(self) -> bool:
         """Whether it still runs."""
@@ -79,7 +86,7 @@ def second_driver(errand: Errand) -> Iterator[Driver]:
     )
     try:
         driver = Driver(process)
-        driver.wait_for("ready")
+        driver.java = int(driver.wait_for("ready"))
         yield driver
     finally:
         process.kill()
@@ -97,7 +104,8 @@ def main(errand: Errand) -> None:
     if errand.log_store:
         use_log_store(spark, errand.log_store)
     spark.range(1).count()
-    print("ready", flush=True)
+    gateway: Any = spark.sparkContext._gateway
+    print(f"ready {gateway.proc.pid}", flush=True)
     sys.stdin.readline()
     try:
         _recluster(spark, errand) if errand.act == "recluster" else _append(spark, errand)

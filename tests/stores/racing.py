@@ -47,6 +47,26 @@ def meeting_at(relay: FaultyS3, verb: str, part: str) -> Iterator[Meeting]:
         relay.held = lambda _: None
 
 
+@contextmanager
+def dying_at(relay: FaultyS3, users: Driver, verb: str, key: str) -> Iterator[None]:
+    """The second driver dies at such a call, which never happens; nobody else makes one while the context lasts."""
+
+    def held(call: Call) -> threading.Barrier | None:
+        if call.verb != verb or not call.key.endswith(key):
+            return None
+        if users.running():
+            users.kill()
+        broken = threading.Barrier(2)
+        broken.abort()
+        return broken
+
+    relay.held = held
+    try:
+        yield
+    finally:
+        relay.held = lambda _: None
+
+
 def calling(users: Driver) -> Observer:
     """Start the second driver just before our commit, so that neither waits long at the barrier."""
     waiting = [users]

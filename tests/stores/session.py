@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.stores import gcs
+from tests.stores import dynamodb, gcs
 from tests.stores.blobs import ACCOUNT, DOMAIN, KEY
 from tests.stores.bucket import IMPATIENT, KEYS, LAKE, REGION
 from tests.stores.fake_gcs import connector
@@ -39,7 +39,7 @@ EXCLUDED = (
 class Places:
     """The addresses of the stores and the REST catalog, and the folder of the other catalogs' databases.
 
-    ``azure``: name and port of the Blob service; empty where there is none.
+    ``azure``: name and port of the Blob service; ``dynamodb``: the file with its endpoint. Empty where there is none.
     """
 
     s3: str
@@ -48,6 +48,7 @@ class Places:
     home: str
     gcs: str
     azure: str = ""
+    dynamodb: str = ""
 
     @property
     def catalogs(self) -> tuple[str, ...]:
@@ -142,6 +143,16 @@ def azure_confs(endpoint: str, home: Path) -> dict[str, str]:
     }
 
 
+def dynamodb_confs(endpoints: str) -> dict[str, str]:
+    """What a user sets to have Delta's log store use a DynamoDB whose endpoint is in a file."""
+    if not endpoints:
+        return {}
+    return {
+        **dynamodb.confs(),
+        "spark.driver.extraJavaOptions": f"{_KEYS} {dynamodb.java_options(endpoints)}",
+    }
+
+
 def iceberg_catalogs(home: Path, address: str, rest: str) -> dict[str, str]:
     """The catalogs on S3 by name.
 
@@ -213,6 +224,7 @@ def stores_session(places: Places, *, more: Mapping[str, str] | None = None) -> 
         | hdfs_confs(places.hdfs, home)
         | gcs_confs(places.gcs, home)
         | azure_confs(places.azure, home)
+        | dynamodb_confs(places.dynamodb)
         | dict(more or {}),
         master="local[2,4]",  # a task is tried four times, as on a cluster
         small_data=True,

@@ -13,13 +13,14 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.errors import Unsupported
 from tests.opening import table_later
+from tests.stores import dynamodb
 from tests.stores.bucket import Bucket
 from tests.stores.driver import Errand, second_driver
 from tests.stores.faulty_s3 import FaultyS3
 from tests.stores.kinds import ON_AZURE, ON_HDFS, ON_S3, Kind, StoreTable, of_kinds
 from tests.stores.log_stores import CONDITIONAL, use_log_store
 from tests.stores.outcomes import Outcomes
-from tests.stores.racing import calling, meeting_at, next_version, with_users
+from tests.stores.racing import calling, dying_at, meeting_at, next_version, with_users
 from tests.stores.rows import NOW, append, same_rows
 from tests.stores.session import Places
 
@@ -27,6 +28,8 @@ RENAMING = ON_HDFS | ON_AZURE
 """Where a commit is a rename that the store refuses if the target exists, so that nothing has to be declared."""
 DELTA_ON_S3 = {"delta": ON_S3["delta"]}
 DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
+EXCLUDING = {"conditional": (CONDITIONAL, ""), "DynamoDB": (dynamodb.LOG_STORE, ".tmp/")}
+"""Log stores, and the folder of the object that two drivers put at the same time."""
 
 
 @pytest.fixture
@@ -98,6 +101,7 @@ def test_two_drivers_are_refused_by_the_default_log_store(
 
 
 @of_kinds(DELTA_ON_S3)
+@pytest.mark.parametrize("log_store", EXCLUDING)
 @pytest.mark.parametrize("again", range(2))
 def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
     spark: SparkSession,
@@ -105,21 +109,55 @@ def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
     meeting: Any,
     outcomes: Outcomes,
     places: Places,
+    log_store: str,
     again: int,
 ) -> None:
+    """Conditional puts meet at the commit; with DynamoDB each driver first puts a file of its own, and then an item."""
+    name, place = EXCLUDING[log_store]
+    if name == dynamodb.LOG_STORE and dynamodb.missing():
+        pytest.skip(dynamodb.missing())
     spark.conf.unset("spark.lakekeeper.single-driver")
-    use_log_store(spark, CONDITIONAL)
+    use_log_store(spark, name)
     try:
         rows, version = table.spark_rows(), next_version(table)
-        errand = Errand(places, table.sql, "append", log_store=CONDITIONAL)
+        errand = Errand(places, table.sql, "append", log_store=name)
         with second_driver(errand) as users:
-            met = meeting("put", f"_delta_log/{version:020d}.json")
+            met = meeting("put", f"_delta_log/{place}{version:020d}.json")
             report = table.table().recluster("k", policy="full", observer=calling(users))
             users.wait_for("done")
         assert met.happened
         assert report.commits == 1
         assert next_version(table) == version + 2
-        outcomes["delta", "two drivers, conditional log store"] = same_rows(table, with_users(rows))
+        outcomes["delta", f"two drivers, {log_store} log store"] = same_rows(table, with_users(rows))
+    finally:
+        use_log_store(spark, "")
+
+
+@of_kinds(DELTA_ON_S3)
+@pytest.mark.parametrize("first", ["recluster", "vacuum"])
+def test_a_commit_whose_driver_died_before_its_file_is_there_is_kept(
+    spark: SparkSession, table: StoreTable, s3: FaultyS3, outcomes: Outcomes, places: Places, first: str
+) -> None:
+    """With DynamoDB a commit is an item that names a file in ``.tmp``; whoever lists the log next copies the file."""
+    if dynamodb.missing():
+        pytest.skip(dynamodb.missing())
+    use_log_store(spark, dynamodb.LOG_STORE)
+    try:
+        rows, version = table.spark_rows(), next_version(table)
+        with (
+            second_driver(Errand(places, table.sql, "append", log_store=dynamodb.LOG_STORE)) as users,
+            dying_at(s3, users, "put", f"_delta_log/{version:020d}.json"),
+        ):
+            users.go()
+            assert users.ended() == -signal.SIGKILL
+        assert next_version(table) == version
+        later = table_later(table.spark, table.sql, hours=200)
+        if first == "vacuum":
+            later.vacuum(orphans=True, **NOW)
+        assert later.recluster("k").commits == 1
+        later.vacuum(orphans=True, **NOW)
+        assert next_version(table) >= version + 2
+        outcomes["delta", "driver killed within a DynamoDB commit"] = same_rows(table, with_users(rows))
     finally:
         use_log_store(spark, "")
 
