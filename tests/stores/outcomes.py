@@ -36,10 +36,10 @@ _BEGIN, _END = "<!-- make stores: begin -->", "<!-- make stores: end -->"
 
 
 def shown(outcomes: Outcomes) -> list[str]:
-    """A Markdown table: a row for each verb, a column for each kind."""
-    kinds = list(dict.fromkeys(kind for kind, _ in outcomes))
+    """A Markdown table: a row for each verb, a column for each kind in the order of its titles."""
+    kinds = sorted({kind for kind, _ in outcomes}, key=[*_TITLES].index)
     verbs = list(dict.fromkeys(verb for _, verb in outcomes))
-    cells = [["", *(_TITLES.get(kind, kind) for kind in kinds)]]
+    cells = [["", *(_TITLES[kind] for kind in kinds)]]
     cells += [[verb, *(outcomes.get((kind, verb), "") for kind in kinds)] for verb in verbs]
     return [_line(cells[0]), _line("---" for _ in cells[0]), *map(_line, cells[1:])]
 
