@@ -132,9 +132,9 @@ def type_of(column: str) -> pa.DataType:
 
 
 def deleted(some: list[Delete]) -> int:
-    """Rows that the deletes of one file delete, if they tell: alone, by position, and not more than the file has."""
+    """Rows that the deletes of one file delete; known for one delete by position, of no more rows than the file has."""
     if not some:
         return 0
     alone = all(each.referenced or each.path_low for each in some)
-    told = len(some) == 1 and alone and some[0].content != EQUALITY
-    return some[0].rows if told and some[0].rows <= PHYSICAL else UNKNOWN
+    known = len(some) == 1 and alone and some[0].content != EQUALITY
+    return some[0].rows if known and some[0].rows <= PHYSICAL else UNKNOWN

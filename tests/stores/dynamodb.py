@@ -1,6 +1,6 @@
 """Delta's log store with DynamoDB, and a DynamoDB (moto) that holds its table.
 
-``python -m tests.stores.dynamodb`` downloads the log store, where it can be had. It has no conf for an address: its SDK
+``python -m tests.stores.dynamodb`` downloads the log store, where it is available. It has no conf for an address: its SDK
 (version 1) takes the endpoint of a region from a file, and speaks HTTPS.
 """
 
@@ -49,7 +49,9 @@ def jars() -> list[Path]:
 
 def missing() -> str:
     """Why the log store cannot be used; empty if it can."""
-    return "" if jars() else f"no {PACKAGES[0]} in {_FOLDER}: `make stores` downloads it, where it can be had"
+    return (
+        "" if jars() else f"no {PACKAGES[0]} in {_FOLDER}: `make stores` downloads it, where it is available"
+    )
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def confs() -> dict[str, str]:
 
 
 def install() -> None:
-    """Download the jars if they are missing, with the Ivy of PySpark; say so if they cannot be had."""
+    """Download the jars if they are missing, with the Ivy of PySpark; say so if they are not available."""
     java = usable_java()
     if jars():
         return
@@ -112,7 +114,7 @@ def install() -> None:
                 check=False,
             )
             if done.returncode:
-                print(f"{package} cannot be had: its tests are skipped", file=sys.stderr)
+                print(f"{package} is not available: its tests are skipped", file=sys.stderr)
                 return
         for jar in Path(folder).glob("*.jar"):
             if jar.name.startswith(_NEEDED):
