@@ -1,7 +1,7 @@
 """Delta's log store with DynamoDB, and a DynamoDB (moto) that holds its table.
 
-``python -m tests.stores.dynamodb`` downloads the log store, where it is available. It has no conf for an address: its SDK
-(version 1) takes the endpoint of a region from a file, and speaks HTTPS.
+``python -m tests.stores.dynamodb`` downloads the log store, where it is available. It has no conf for an address: its
+SDK (version 1) takes the endpoint of a region from a file, and speaks HTTPS.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
 def test_a_commit_whose_driver_died_before_its_file_is_there_is_kept(
     spark: SparkSession, table: StoreTable, s3: FaultyS3, outcomes: Outcomes, places: Places, first: str
 ) -> None:
-    """With DynamoDB a commit is an item that names a file in ``.tmp``; whoever lists the log next copies the file."""
+    """With DynamoDB a commit is an item that names a file in ``.tmp``; the next listing of the log copies the file."""
     if dynamodb.missing():
         pytest.skip(dynamodb.missing())
     use_log_store(spark, dynamodb.LOG_STORE)
