@@ -16,8 +16,8 @@ divided by the cheapest contender's L, by q and 1 − q: each file adds the smal
 By Yao's principle the same holds for the expected regret of a randomized policy.
 
 On the worst table, the time at which queries end is not known either. ``worst_table`` is the least regret there, also
-of a policy that merges in steps or at random. One merge of work 1, at lowest rate 1 and highest rate R: F(t) of it is done
-by the time t, and queries end at T.
+of a policy that merges in steps or at random. One merge of work 1, at lowest rate 1 and highest rate R: F(t) of it is
+done by the time t, and queries end at T.
 
     at the lowest rate, T ≤ 1     F(T) + ∫₀ᵀ (1 − F) ≤ c·T        for all T:  F(t) ≤ (c − 1)·(eᵗ − 1)
     at the highest, no end        1 + R · ∫₀^∞ (1 − F) ≤ c        with that F:  1 + R·(c·ln(c/(c − 1)) − 1) ≤ c

@@ -49,7 +49,7 @@ def meeting_at(relay: FaultyS3, verb: str, part: str) -> Iterator[Meeting]:
 
 @contextmanager
 def dying_at(relay: FaultyS3, users: Driver, verb: str, key: str) -> Iterator[None]:
-    """The second driver dies at such a call, and the call is not passed on; nor is any other like it while the context lasts."""
+    """The second driver dies at such a call. None of them is passed on while the context lasts."""
 
     def held(call: Call) -> threading.Barrier | None:
         if call.verb != verb or not call.key.endswith(key):
