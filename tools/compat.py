@@ -48,6 +48,7 @@ SLICES = {
     "vacuum": ("tests/formats/test_vacuum.py",),
     "command": ("tests/spark/test_command.py", "tests/cli/test_help.py"),
 }
+EVERY_CASE = {VARIABLE: os.environ.get(VARIABLE, ALL)}
 QUICK = ("surface", "races", "vacuum", "command")
 _FORMATS = ("delta", "iceberg")
 
@@ -84,7 +85,8 @@ def main() -> int:
         parts = [] if given.quick else [try_out(line, python)]
         if not given.tryout:
             add_libraries(line, python)
-            parts.append(run_tests(line, python, QUICK) if given.quick else run_every_case(line, python))
+            what, more = (QUICK, {}) if given.quick else (tuple(SLICES), EVERY_CASE)
+            parts.append(run_tests(line, python, what, more))
         for counts, code in parts:
             bad |= code != 0 or not counts
             rows += [(line, python_version(python), *cell) for cell in counts.items()]
@@ -101,15 +103,10 @@ def try_out(line: Line, python: Path) -> tuple[Results, int]:
     return _timed(line, [*command, f"--junitxml={results}"], ROOT, {"LAKEKEEPER_USER_ENVIRONMENT": place})
 
 
-def run_every_case(line: Line, python: Path) -> tuple[Results, int]:
-    """(what, format) → results of every case of all slices, and pytest's exit code."""
-    return run_tests(line, python, tuple(SLICES), {VARIABLE: os.environ.get(VARIABLE, ALL)})
-
-
 def run_tests(
-    line: Line, python: Path, what: tuple[str, ...], more: Mapping[str, str] | None = None
+    line: Line, python: Path, what: tuple[str, ...], more: Mapping[str, str]
 ) -> tuple[Results, int]:
-    """(what, format) → results, and pytest's exit code; of parametrized tests, the slice of the day runs."""
+    """(what, format) → results, and pytest's exit code, with ``more`` in the environment."""
     place = BUILD / f"tests-{line.name}"
     shutil.rmtree(place, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__")
@@ -117,7 +114,7 @@ def run_tests(
     shutil.copy(ROOT / "pyproject.toml", place)
     files = [file for name in what for file in SLICES[name]]
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=."]
-    return _timed(line, [*command, f"--junitxml={place / 'results.xml'}", *files], place, more or {})
+    return _timed(line, [*command, f"--junitxml={place / 'results.xml'}", *files], place, more)
 
 
 def _timed(line: Line, command: list[str], folder: Path, more: Mapping[str, str]) -> tuple[Results, int]:

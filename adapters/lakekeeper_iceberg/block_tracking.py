@@ -26,13 +26,12 @@ from lakekeeper_iceberg.changes import (
     unrelated,
     winners_after,
 )
-from lakekeeper_iceberg.deletes import FileDelete, Index, apply_deletes, index_of
+from lakekeeper_iceberg.deletes import MATCHED, FileDelete, Index, apply_deletes, index_of
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.position_deletes import DELETE_FILE
 
-_NAMED = ("path", "seq", "file_seq", "spec", "partition")
 _MANY = 200  # above this number of delete files in a commit, a listing is faster than reading each
 
 _VALUES = tuple(
@@ -100,7 +99,7 @@ class Follower:
     def listed(self, version: int, files: Listing) -> None:
         """Keep the listing of a snapshot, without column statistics."""
         with self._lock:
-            self._listed = (version, Listing(files.data.select(_NAMED), files.deletes))
+            self._listed = (version, Listing(files.data.select(MATCHED), files.deletes))
 
     def changes_since(self, pinned: Any, schema: SchemaFields, snapshot: Snapshot) -> Changes:
         """See ``spi.Adapter.changes_since``, up to the current snapshot of a pinned table."""
@@ -209,7 +208,7 @@ class Follower:
             return {}
         data = seen.listing.data
         rows = data.filter(pc.is_in(data["path"], value_set=pa.array(sorted(paths), pa.string())))
-        columns = (rows[name].to_pylist() for name in _NAMED)
+        columns = (rows[name].to_pylist() for name in MATCHED)
         return {
             path: index.of(path, (seq, added), (spec, partition))[0]
             for path, seq, added, spec, partition in zip(*columns, strict=True)

@@ -21,7 +21,7 @@ from lakekeeper.spark.jvm import causes
 from lakekeeper.spi import Tidied
 from lakekeeper_iceberg.commit import Swapped, drop_deletes, is_lost_race
 from lakekeeper_iceberg.commit_attempts import Attempts
-from lakekeeper_iceberg.deletes import EQUALITY, target_of
+from lakekeeper_iceberg.deletes import EQUALITY, MATCHED, target_of
 from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
 
@@ -141,7 +141,7 @@ def dangling_deletes(files: Listing, unpartitioned: frozenset[int]) -> set[tuple
 
 def _live(files: Listing, with_vector: set[str]) -> _Live:
     live = _Live()
-    columns = (files.data[name].to_pylist() for name in ("path", "seq", "file_seq", "spec", "partition"))
+    columns = (files.data[name].to_pylist() for name in MATCHED)
     for path, seq, added, spec, partition in zip(*columns, strict=True):
         place = (spec, partition)
         live.anywhere = min(live.anywhere, seq)

@@ -30,7 +30,8 @@ from lakekeeper.core.units import Ints
 from lakekeeper_iceberg.listing import Listing
 
 EQUALITY = 2
-_MATCHED = ("path", "seq", "file_seq", "spec", "partition")
+MATCHED = ("path", "seq", "file_seq", "spec", "partition")
+"""Columns of a listing by which a data file is matched with deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def apply_deletes(
     index = index_of(listing.deletes, unpartitioned, equality_until)
     ids = [""] * n
     hit = np.flatnonzero(_in_reach(listing.data, index))
-    data = listing.data.select(_MATCHED).take(pa.array(hit))
+    data = listing.data.select(MATCHED).take(pa.array(hit))
     for i, path, seq, added, spec, partition in zip(
         hit.tolist(), *(column.to_pylist() for column in data.columns), strict=True
     ):

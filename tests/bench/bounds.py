@@ -96,6 +96,6 @@ def worst_table(spread: float) -> float:
     low, high = 1.0, 2.0 + spread
     while high - low > 1e-9:
         c = (low + high) / 2
-        met = c > 1 and 1 + spread * (c * math.log(c / (c - 1)) - 1) <= c
+        met = 1 + spread * (c * math.log(c / (c - 1)) - 1) <= c
         low, high = (low, c) if met else (c, high)
     return high

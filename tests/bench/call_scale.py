@@ -6,7 +6,8 @@ One partition has a thousand real files; all others exist in the log only, a tho
 opens one of them fails. Shown are core-seconds of the driver, the JVM and the Python workers: of the first looks, which
 read the log (the files with the bounds of the key; for the first predicate on values, all statistics), and of each
 call after them in the same session; and their ratio from the smallest table to the largest. Each table has a process of
-its own, whose peak memory is shown.
+its own, whose peak memory is shown. ``beside manifests``: without what Iceberg's own threads spent on reading and
+writing manifests, the log of such a table; a vacuum reads them in other threads.
 """
 
 from __future__ import annotations

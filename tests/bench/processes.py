@@ -39,17 +39,14 @@ def cpu() -> Cpu:
         kind = "driver" if pid == os.getpid() else "jvm" if _name(pid) == "java" else "workers"
         used[kind] += sum(map(int, _stat(pid)[11:15])) / _TICKS
         if kind == "jvm":
-            used["manifests"] += sum(map(_of_manifests, Path(f"/proc/{pid}/task").glob("*")))
+            used["manifests"] += _of_manifests(pid)
     return Cpu(**used)
 
 
-def _of_manifests(thread: Path) -> float:
-    try:
-        if not (thread / "comm").read_text().startswith(_MANIFESTS):
-            return 0.0
-        return sum(map(int, (thread / "stat").read_text().rpartition(")")[2].split()[11:13])) / _TICKS
-    except OSError:  # it has ended
-        return 0.0
+def _of_manifests(pid: int) -> float:
+    threads = [f"task/{each.name}/" for each in Path(f"/proc/{pid}/task").glob("*")]
+    named = [each for each in threads if _read(pid, f"{each}comm").startswith(_MANIFESTS)]
+    return sum(int(ticks) for each in named for ticks in _stat(pid, each)[11:13]) / _TICKS
 
 
 def peak_of_workers_mb() -> int:
@@ -79,9 +76,9 @@ def _tree() -> list[int]:
     return found
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields after the name; empty for a process that has ended."""
-    return _read(pid, "stat").rpartition(")")[2].split()
+def _stat(pid: int, thread: str = "") -> list[str]:
+    """The fields after the name of a process or of a ``thread`` below it; empty for one that has ended."""
+    return _read(pid, f"{thread}stat").rpartition(")")[2].split()
 
 
 def _name(pid: int) -> str:

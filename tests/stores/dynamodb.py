@@ -7,17 +7,15 @@ SDK (version 1) takes the endpoint of a region from a file, and speaks HTTPS.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from lakekeeper.spark import installation
-from lakekeeper.spark.java_runtime import usable_java
 from tests.faults.processes import free_port, running
 from tests.stores.bucket import KEYS, REGION, server_of_moto
+from tests.stores.ivy import retrieve
 
 LOG_STORE = "io.delta.storage.S3DynamoDBLogStore"
 PACKAGES = ("io.delta:delta-storage-s3-dynamodb:4.3.1", "com.amazonaws:aws-java-sdk-dynamodb:1.12.782")
@@ -87,35 +85,17 @@ def confs() -> dict[str, str]:
 
 
 def install() -> None:
-    """Download the jars if they are missing, with the Ivy of PySpark; say so if they are not available."""
-    java = usable_java()
+    """Download the jars if they are missing; say so if they are not available."""
     if jars():
         return
-    assert java is not None, "no Java was found"
-    [ivy] = (installation.home() / "jars").glob("ivy-*.jar")
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for package in PACKAGES:
-            program = [
-                java.program,
-                "-cp",
-                str(ivy),
-                "org.apache.ivy.Main",
-                "-cache",
-                f"{folder}/cache",
-                "-warn",
-            ]
-            wanted = ["-types", "jar", "-confs", "default", "-dependency", *package.split(":")]
-            target = f"{folder}/[artifact]-[revision].[ext]"
-            done = subprocess.run(
-                [*program, *wanted, "-retrieve", target],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
-            )
-            if done.returncode:
-                print(f"{package} is not available: its tests are skipped", file=sys.stderr)
-                return
+    with TemporaryDirectory() as folder:
+        try:
+            for package in PACKAGES:
+                retrieve(package, f"{folder}/[artifact]-[revision].[ext]")
+        except OSError:
+            print(f"{package} is not available: its tests are skipped", file=sys.stderr)
+            return
         for jar in Path(folder).glob("*.jar"):
             if jar.name.startswith(_NEEDED):
                 shutil.move(jar, _FOLDER / jar.name)

