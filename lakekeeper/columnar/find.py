@@ -204,7 +204,8 @@ class _Search:
         Lost rows spread over all row groups exclude none. The lost rows of one input show this before all are read, but
         they exclude row groups for themselves only: another input's lost rows may be there.
         """
-        if len(self._admitting(self._of_one_input(), places, columns)) > WORTH * len(places):
+        most = WORTH * len(places)
+        if len(self._lost) > most and len(self._admitting(self._of_one_input(), places, columns)) > most:
             return places
         return self._admitting(self._lost, places, columns)
 
@@ -280,32 +281,29 @@ class _Search:
 
     def _row_ids(self, column: Column) -> pa.Array:
         """Each lost row's id: as stored, or derived from its position in its file."""
-        ids = np.zeros(len(self._lost), np.int64)
-        for f, file in enumerate(self._lost.files):
-            here = np.flatnonzero(self._lost.file == f)
-            ids[here] = self._ids_in(file, self._lost.position[here], self._first_ids[f], column)
+        first = np.array([-1 if each is None else each for each in self._first_ids], np.int64)[
+            self._lost.file
+        ]
+        ids = np.where(first < 0, -1, first + self._lost.position)
+        leaves = {f: found for f, file in enumerate(self._lost.files) if (found := _found(file, column))}
+        have = np.flatnonzero(np.isin(self._lost.file, list(leaves)))
+        if len(have):
+            ((stored,),) = self._lost.only(have).values([leaves], self._budget)
+            plain = stored.fill_null(-1).to_numpy(zero_copy_only=False)
+            ids[have] = np.where(stored.is_valid().to_numpy(zero_copy_only=False), plain, ids[have])
+        if (ids < 0).any():
+            raise Declined("a lost row has no id")
         if len(np.unique(ids)) != len(ids):
             raise Declined("two lost rows have the same id")
         return pa.array(ids)
 
-    def _ids_in(self, file: ParquetFile, positions: Longs, first: int | None, column: Column) -> Longs:
-        by_place = None if first is None else first + positions
-        try:
-            leaves = file.find(column)
-        except Absent:
-            if by_place is None:
-                raise
-            return by_place
-        rows = Rows([file], np.zeros(len(positions), np.int64), positions)
-        ((stored,),) = rows.values([[leaves]], self._budget)
-        if stored.null_count and by_place is None:
-            raise Declined("a lost row has no id")
-        plain: Longs = stored.fill_null(-1).to_numpy(zero_copy_only=False)
-        return (
-            plain
-            if by_place is None
-            else np.where(stored.is_null().to_numpy(zero_copy_only=False), by_place, plain)
-        )
+
+def _found(file: ParquetFile, column: Column) -> Leaves | None:
+    """Where a file stores a column; None if it lacks it. Raises Declined if the column is ambiguous."""
+    try:
+        return file.find(column)
+    except Absent:
+        return None
 
 
 def _as_compared(shape: tuple[Any, ...]) -> tuple[Any, ...]:

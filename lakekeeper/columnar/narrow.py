@@ -144,6 +144,11 @@ def _is_among(values: pa.Array, wanted: pa.Array) -> np.ndarray:
     if len(wanted) > _FEW:
         return np.asarray(pc.is_in(values, value_set=wanted).to_numpy(zero_copy_only=False), np.bool_)
     among = np.zeros(len(values), np.bool_)
+    if pa.types.is_integer(values.type) and not values.null_count:  # NumPy compares in a quarter of the time
+        plain = values.to_numpy()
+        for number in wanted.drop_null().to_numpy():
+            among |= plain == number
+        return among
     for value in wanted:
         same = pc.equal(values, value).fill_null(False) if value.is_valid else values.is_null()
         among |= same.to_numpy(zero_copy_only=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
@@ -15,6 +15,8 @@ from lakekeeper.columnar.parquet import Leaves, ParquetFile, parts
 from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, canonical, refuse_old
 
+LeavesOf = Sequence[Leaves] | Mapping[int, Leaves]
+"""A column in several files, by the number of the file."""
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -52,9 +54,9 @@ class Rows:
         return Rows(self.files, self.file[chosen], self.position[chosen])
 
     def values(
-        self, columns: Sequence[Sequence[Leaves]], budget: Budget, *, sure: bool = False
+        self, columns: Sequence[LeavesOf], budget: Budget, *, sure: bool = False
     ) -> list[list[pa.Array]]:
-        """The canonical parts of each column, in the order of the rows; a column is given as its leaves per file.
+        """The canonical parts of each column, in the order of the rows; a column is given by its leaves in each file.
 
         ``sure``: the values must be the ones that a rewrite wrote for these rows. Raises Declined.
         """
@@ -86,7 +88,7 @@ class Rows:
         return order.astype(np.int64), runs
 
     def _read(
-        self, f: int, g: int, at: Longs, columns: Sequence[Sequence[Leaves]], budget: Budget, *, sure: bool
+        self, f: int, g: int, at: Longs, columns: Sequence[LeavesOf], budget: Budget, *, sure: bool
     ) -> list[list[pa.Array]]:
         leaves = [column[f] for column in columns]
         budget.spend(self.files[f], g, leaves)

@@ -355,6 +355,28 @@ def test_row_ids_are_stored_or_follow_from_the_position(stored: list[int | None]
     assert found["out"].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("first", [30, None])
+def test_row_ids_of_several_inputs(first: int | None) -> None:
+    """One input stores every id, one stores some, and one has no such column: its ids follow from its first row."""
+    disk = Disk()
+    disk.write("all", with_ids([7, 8, 9], [1, 1, 1]), 2)
+    disk.write("some", with_ids([None, 5, None], [1, 1, 1]), 2)
+    disk.write("none", pa.table({"v": [1, 1, 1]}), 2)
+    disk.write("out", with_ids([5, 7, 8, 9, 20, 22, 30, 31, 32], [1] * 9), 4)
+    identity = Identity((), whole=False, row_id=Column((("_id", None),)))
+    lost = [
+        Lost(disk.source("none"), np.array([2, 0]), first),
+        Lost(disk.source("all"), np.array([1])),
+        Lost(disk.source("some"), np.array([2, 1]), 20),
+    ]
+    written = [Written(disk.source("out"), np.zeros(0, np.int64))]
+    if first is None:
+        with pytest.raises(Declined):
+            find(lost, written, identity, {})
+    else:
+        assert find(lost, written, identity, {})["out"].tolist() == [0, 2, 5, 6, 8]
+
+
 @pytest.mark.parametrize("ids", [[7, 7], [7, None]], ids=["twice", "unknown"])
 def test_row_ids_that_identify_no_row_are_declined(ids: list[int | None]) -> None:
     disk = Disk()
