@@ -13,7 +13,7 @@ _MANIFESTS = "iceberg-worker-"  # the kernel cuts "iceberg-worker-pool-0"
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """Core-seconds since the processes began, ended children included.
+    """Core-seconds since the processes began, those of ended workers included.
 
     ``manifests``: the part of ``jvm`` in the threads in which Iceberg reads, filters and writes several manifests.
     """
@@ -32,21 +32,34 @@ class Cpu:
         return Cpu(*(now - before for now, before in zip(mine, its, strict=True)))
 
 
+# By process id and start. Spark ends a worker that is idle for a minute, and its parent ignores SIGCHLD, so that the
+# kernel adds the CPU of the worker to no other process.
+_workers: dict[tuple[int, str], float] = {}
+
+
 def cpu() -> Cpu:
-    """CPU used by all processes of the session so far."""
-    used = dict.fromkeys(("driver", "jvm", "workers", "manifests"), 0.0)
+    """CPU used by all processes of the session so far; of an ended worker, as much as the last call saw."""
+    used = dict.fromkeys(("driver", "jvm", "manifests"), 0.0)
     for pid in _tree():
-        kind = "driver" if pid == os.getpid() else "jvm" if _name(pid) == "java" else "workers"
-        used[kind] += sum(map(int, _stat(pid)[11:15])) / _TICKS
-        if kind == "jvm":
+        stat = _stat(pid)
+        if pid == os.getpid():
+            used["driver"] += _seconds(stat[11:15])
+        elif _name(pid) == "java":
+            used["jvm"] += _seconds(stat[11:15])
             used["manifests"] += _of_manifests(pid)
-    return Cpu(**used)
+        elif stat:
+            _workers[pid, stat[19]] = _seconds(stat[11:13])
+    return Cpu(**used, workers=sum(_workers.values()))
+
+
+def _seconds(ticks: list[str]) -> float:
+    return sum(map(int, ticks)) / _TICKS
 
 
 def _of_manifests(pid: int) -> float:
     threads = [f"task/{each.name}/" for each in Path(f"/proc/{pid}/task").glob("*")]
     named = [each for each in threads if _read(pid, f"{each}comm").startswith(_MANIFESTS)]
-    return sum(int(ticks) for each in named for ticks in _stat(pid, each)[11:13]) / _TICKS
+    return sum(_seconds(_stat(pid, each)[11:13]) for each in named)
 
 
 def peak_of_workers_mb() -> int:

@@ -1,0 +1,22 @@
+"""The CPU that the benches count."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.bench.processes import cpu
+
+_BUSY = "import time\nwhile time.process_time() < 0.2: pass\nprint('done', flush=True)\ninput()"
+
+
+def test_the_cpu_of_an_ended_worker_is_still_counted() -> None:
+    before = cpu()
+    worker = subprocess.Popen([sys.executable, "-c", _BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        while_alive = (cpu() - before).workers
+        worker.kill()
+    assert while_alive > 0.1
+    assert (cpu() - before).workers == while_alive
