@@ -22,7 +22,7 @@ def advise_table(
     """What another key would bring; ``request.columns`` limit the candidates, else the workload names them.
 
     Reads no data file. Raises OptionError for an empty workload, one that filters no column, and for columns of the
-    request that can be no key.
+    request that cannot be a key.
     """
     now = clock.now_ms()
     session = session_of(table)
@@ -53,7 +53,7 @@ def advise_table(
 
 
 def _beside(present: Snapshot, candidates: list[str], most: int) -> list[str]:
-    """Columns of the present key that are no candidates, so that it is weighed too; none if there is no room."""
+    """The columns of the present key that are not candidates, so that it is weighed too; none if there is no room."""
     named = {column.lower() for column in candidates}
     found = [c.name for c in present.key.columns if c.name.lower() not in named] if present.key else []
     return found if len(found) <= most else []
@@ -62,7 +62,7 @@ def _beside(present: Snapshot, candidates: list[str], most: int) -> list[str]:
 def _under(
     adapter: Adapter[Any], columns: list[str], where: str | None, missing: dict[str, str], *, strict: bool
 ) -> Snapshot | None:
-    """A snapshot with the statistics of the columns; those that can be no key go to ``missing``."""
+    """A snapshot with the statistics of the columns; those that cannot be a key are added to ``missing``."""
     try:
         return adapter.snapshot(columns, where)
     except OptionError:

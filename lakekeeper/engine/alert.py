@@ -15,7 +15,7 @@ _PATIENCE_S = 30.0
 
 
 class Alerts:
-    """Alerts of one service: once for each table and pattern, and again after it was well in between."""
+    """Alerts of one service: one for each table and pattern, and another only after a recovery."""
 
     def __init__(self, command: str | None) -> None:
         self._command = shlex.split(command) if command else []

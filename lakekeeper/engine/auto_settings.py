@@ -13,11 +13,11 @@ from lakekeeper.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class AutoSettings:
-    """From confs: which tables (names or patterns), which verbs in order, seconds between passes, tables at once.
+    """From confs: the tables (names or patterns), the verbs in order, the seconds between passes, the tables at once.
 
     quiet_hours            when nothing is started
     heavy                  the Spark application of heavy tasks
-    budget_*               of all tables together, in bytes rewritten and in core-seconds; None: no limit
+    budget_*               limits on all tables together, in bytes rewritten and in core-seconds; None: no limit
     """
 
     tables: tuple[str, ...]

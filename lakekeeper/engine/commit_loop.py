@@ -29,8 +29,8 @@ from lakekeeper.spi import Adapter
 T = TypeVar("T")
 
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 2.0
-"""Wait before the first retry, and the longest. Iceberg starts with as much; it waits up to a minute, with a quarter of
-the retries."""
+"""The first and the longest wait before a retry. Iceberg's first wait is the same; it waits up to a minute, with fewer
+retries."""
 _LOOKS = (1.0, 2.0, 4.0, 8.0, 0.0)
 """Seconds to wait after each look at the log that did not find the run id."""
 
@@ -54,7 +54,7 @@ class CommitLoop:
     """The attempts of one commit, under one run id.
 
     what      the subject of messages: ``the delete``
-    undone    what is certain when the loop gives up: ``no row was deleted``
+    undone    what holds if the loop gives up: ``no row was deleted``
     lost      attempts that lost; ``counted`` of them are bounded by number
     """
 

@@ -13,7 +13,7 @@ from lakekeeper.spi import Adapter
 def compact_metadata(
     adapter: Adapter[Any], options: Options, *, dry_run: bool, clock: Clock
 ) -> MetadataReport:
-    """Let the format compact its metadata, or predict that. Raises Unsupported before, CommitError after a write."""
+    """Let the format compact its metadata, or predict it. Raises Unsupported before any write, CommitError after."""
     started_ms = clock.now_ms()
     if not dry_run:
         adapter.require_writable(options)

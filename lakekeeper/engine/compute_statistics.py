@@ -5,7 +5,7 @@
                                                 └────────────┘
                                                              └─ Unknown ───► look for the run id
 
-A commit of statistics changes no row and no data file. Of files that a user has changed meanwhile it says nothing.
+A commit of statistics changes no row and no data file. It leaves out files that a user has changed meanwhile.
 """
 
 from __future__ import annotations

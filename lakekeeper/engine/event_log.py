@@ -6,8 +6,8 @@
     DriverAccumUpdates  files read, their sizes
     SQLExecutionEnd     the query is over: kept as a scan of the table, the rest forgotten
 
-Logs may be plain or compressed (zstd, gzip), one file or a rolling directory, or a directory of all of these. They
-are read as a stream; of lines that are of no use only the beginning is looked at.
+Logs may be plain or compressed (zstd, gzip), one file or a rolling directory, or a directory of all of these. They are
+read as a stream; of irrelevant lines, only the beginning is parsed.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _reason(error: Exception) -> str:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Lines of a log; one that is still being written ends where it breaks off."""
+    """Lines of a log; a log that is still being written ends where it breaks off."""
     if path.name.removesuffix(".inprogress").endswith((".zstd", ".zst")):
         with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, "zstd") as stream:
             yield from _split(stream)

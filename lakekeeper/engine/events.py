@@ -5,8 +5,8 @@
     DEBUG     every other phase, and why blocks were left
 
 The observer is one callable that receives each phase, for tests, progress and users.
-An exception that an observer raises halts the run as a crash would: nothing is cleaned up after it. Crash tests rely on
-this, and progress displays must therefore not raise.
+An exception that an observer raises halts the run as a crash would, without any cleanup. Crash tests rely on this;
+progress displays must therefore not raise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEVELS = {"committed": logging.INFO, "deleted": logging.INFO, "conflict": loggi
 
 
 class Halted(BaseException):
-    """Carries an observer's exception past all cleaning-up; the engine's entry unwraps it."""
+    """Carries an observer's exception past all cleanup; the engine's entry point unwraps it."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))

@@ -1,4 +1,4 @@
-"""Adapters and policies, found by entry points: a new one is a package and no change here."""
+"""Adapters and policies, found by entry points: a new one is a package of its own and changes nothing here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _of_group(group: str, name: str) -> EntryPoints:
 
 @lru_cache
 def known_entry_points(group: str) -> EntryPoints:
-    """Found once: Python reads the metadata of every installed package, for 20 ms each time."""
+    """Found once: Python reads the metadata of every installed package, which takes 20 ms."""
     return entry_points(group=group)
 
 

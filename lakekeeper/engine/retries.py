@@ -1,7 +1,7 @@
 """Failed reads of the log, the catalog and the notes are repeated for a bounded time.
 
 In the hours that a large run takes, some call fails once: a catalog throttles, a store answers 503. Such an error says
-nothing about the table, so it costs a pause, never the run or its finished groups.
+nothing about the table, so it causes a pause and never costs the run or its finished groups.
 
 Only idempotent reads and writes are repeated here. Commits are not: see ``engine/commit_loop.py``.
 """
@@ -17,7 +17,7 @@ from lakekeeper.errors import CommitError, OptionError, RetentionError, UndoErro
 T = TypeVar("T")
 
 BEFORE_WORK = (0.2, 1.0)
-"""Pauses in seconds while a failed run would lose nothing: a lasting error is raised soon."""
+"""Pauses in seconds as long as a failed run would lose nothing: a lasting error is raised soon."""
 AT_WORK = (0.2, 1.0, 4.0, 10.0, 20.0)
 """Pauses in seconds once there are finished groups to lose."""
 _FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
@@ -26,10 +26,10 @@ _FINAL = (CommitError, OptionError, RetentionError, UndoError, Unsupported, *_FA
 
 
 def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_WORK) -> T:
-    """The answer of ``ask``, which is called again after each pause while it fails.
+    """The result of ``ask``, which is called again after each pause while it fails.
 
-    Raises the error of the last call. An error that says what it found (a conflict, a bad option, an unsupported
-    feature), or a fault of the code, is raised at once.
+    Raises the error of the last call. A definite error (a conflict, a bad option, an unsupported feature), or a fault
+    of the code, is raised at once.
     """
     for pause in pauses:
         try:

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("lakekeeper")
 _SOONER = 15
-"""An early pass is due after this part of the pause, so that a steady writer does not keep the service planning."""
+"""An early pass is due after this fraction of the pause, so that a steady writer does not cause constant planning."""
 _TICK_S = 1.0
 
 
 class Service:
     """Repeats a pass on a daemon thread. A pass that raises is kept in ``error`` and the next one still runs.
 
-    early   a pass over what :meth:`sooner` announced, before the pause is over; None where that concerns no table
-    ended   called on the thread when it has made its last pass
+    early   a pass over what :meth:`sooner` announced, before the pause is over; None if that concerns no table
+    ended   called on the thread after its last pass
     over    true once passes are no longer possible: the thread then ends by itself, and the pass in progress is dropped
     """
 
@@ -48,7 +48,7 @@ class Service:
         self.passes = 0
 
     def start(self) -> Service:
-        """Begin with a pass at once."""
+        """Start the thread, which begins with a pass."""
         self._thread.start()
         return self
 
@@ -58,7 +58,7 @@ class Service:
         return self._thread.is_alive() and not self._stop.is_set()
 
     def sooner(self) -> None:
-        """Ask for an early pass within a fifteenth of the pause."""
+        """Request an early pass within a fifteenth of the pause."""
         self._sooner.set()
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class Service:
             self._thread.join()
 
     def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
-        """Block until that many passes are over; False after ``timeout`` seconds."""
+        """Block until that many passes have ended; False after ``timeout`` seconds."""
         with self._passes:
             return self._passes.wait_for(lambda: self.passes >= passes, timeout)
 

@@ -22,10 +22,10 @@ STREAM_COMMITS = 300
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is to be played; raises OptionError for what is out of range.
+    """What to simulate; raises OptionError for values out of range.
 
     stream    a named stream; None for the table's own history
-    commits   how many; None for those that the table had, or 300 of a stream
+    commits   number of commits; None for those of the table, or 300 of a stream
     every     commits between two times of maintenance
     seed      which commits are drawn
     final     maintain until nothing is left to do

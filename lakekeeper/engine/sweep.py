@@ -1,4 +1,4 @@
-"""One pass over many tables: see what is due, then do it in the order of what it is worth.
+"""One pass over many tables: plan what is due, then carry it out in the order of its worth.
 
     tables ─► plan: dry run of each verb ─► tasks of all tables ─► next ─► budget, lease ─► the verb ─► next …
                                                 └─ not due, parked, quiet hours, no budget: left, with the reason
@@ -29,7 +29,7 @@ from lakekeeper.engine.table_turn import Heavy, OneLook, OpenTable, TableTurn
 from lakekeeper.engine.watch import Watch
 from lakekeeper.spi import Observer
 
-_EARLY = 0.05  # of the pause, by which a retry may come before its time
+_EARLY = 0.05  # share of the pause by which a retry may come early
 Before = Mapping[tuple[str, str], Task]
 
 
@@ -37,15 +37,15 @@ Before = Mapping[tuple[str, str], Task]
 class PassContext:
     """What a pass knows besides its settings.
 
-    stopping           once true, what is running is finished and nothing else is started
-    before             tasks of the passes before, by table and verb
+    stopping           once true, running work is finished and nothing else is started
+    before             tasks of the earlier passes, by table and verb
     spent_today_bytes  rewritten by automatic runs in the last 24 hours
     spent_today_core_seconds   used by them: for all tables (None), or for one
     core_seconds       used by runs, by their ids; None where it was not measured
     cores              of the executors
-    lease              reserves a table for this service: yields who else has it, or an empty text
+    lease              reserves a table for this service: yields the other holder, or an empty text
     one_look           for the plans of a table: the log is read once in the block
-    planned, ended     called after a table was planned, and when nothing is left to do for it in this pass
+    planned, ended     called after a table was planned, and when no work is left for it in this pass
     watch              shows the pass to others, and has the tables that are paused
     heavy              runs heavy tasks in another Spark application; None: they run in this one
     """
@@ -115,7 +115,7 @@ class _Pass:
         self._lock = threading.Lock()
 
     def plan(self) -> None:
-        """Plan each table; with one at a time in this thread, which Ctrl-C reaches."""
+        """Plan each table; if one at a time, in this thread, which Ctrl-C reaches."""
         if self._settings.at_once == 1:
             for turn in self.turns:
                 self._plan(turn)
@@ -171,7 +171,7 @@ class _Pass:
                     future.result()
 
     def _next(self) -> tuple[Task, int | None] | None:
-        """The next task and what it may rewrite; None if none can be started now."""
+        """The next task and the bytes that it may rewrite; None if no task can be started now."""
         with self._lock:
             pause = self._pause()
             while (task := next_task(self._queued(), self._clock.now_ms(), self._busy)) is not None:
@@ -244,7 +244,7 @@ class _Pass:
                 self._context.ended(task.table)
 
     def _used(self, turn: TableTurn, task: Task, began_ms: int) -> float:
-        """Core-seconds of a task that has ended: as measured, else its duration on the cores that it may have had.
+        """Core-seconds of a task that has ended: as measured, else its duration on all cores that it may have used.
 
         A task without a run did nothing, and a vacuum works in the driver.
         """
@@ -255,12 +255,12 @@ class _Pass:
         return cores * max(self._clock.now_ms() - began_ms, 0) / 1000
 
     def _lease(self, task: Task) -> AbstractContextManager[str]:
-        """For a task that will write; a courtesy between services: one that cannot be taken stops nothing."""
+        """The advisory lease for a task that will write; a lease that cannot be taken stops nothing."""
         if task.kind == "merge" and not task.bytes:
             return nullcontext("")
         try:
             return self._context.lease(task.table)
-        except Exception:  # the work itself reports a storage that does not answer
+        except Exception:  # the work itself reports a storage that does not respond
             return nullcontext("")
 
     def _queued(self) -> list[Task]:

@@ -5,9 +5,9 @@
                                                           ├─ the same as a whole read, from new commits alone
                                                           └─ None: that cannot be done exactly ─► adapter.snapshot()
 
-Each call asks the log whether the snapshot is still the newest, so that no call works on an older one than it would
-have read itself; only within :meth:`TableSession.one_look` it is read once. Commits are checked against the log in any
-case. A predicate selects from that snapshot: the log is not read again for it.
+Each call checks with the log that the snapshot is still the newest, so that no call works on an older one than it would
+have read itself; only within :meth:`TableSession.one_look`, the log is read once. Commits are checked against the log
+in any case. A predicate selects from that snapshot, without reading the log again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEYS = 2  # the table's own key, and that of a call or of a conf
 
 
 class TableSession:
-    """The snapshots of one table, by key columns, for one thread. What a predicate selects of them is not kept."""
+    """The snapshots of one table, by key columns, for one thread. The selections of predicates are not kept."""
 
     def __init__(self, adapter: Adapter[Any]) -> None:
         self.adapter = adapter

@@ -1,4 +1,4 @@
-"""One table's part of a pass: what is due for each verb, carrying a verb out, and what came of it."""
+"""One table's part of a pass: what is due for each verb, the execution of a verb, and its outcome."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ OneLook = Callable[[str], AbstractContextManager[None]]
 class TableTurn:
     """A table in a pass. Only one thread works on it at a time.
 
-    refused    the result, where the table was not planned: it is off, or cannot be opened
+    refused    the result if the table was not planned: it is off, or cannot be opened
     tasks      by verb, in the order of the verbs
     due        the dry run of each merging verb, without a budget
     reports    of the merging verbs that ran; ``freed`` of the vacuum
@@ -148,7 +148,7 @@ class TableTurn:
                 if self.refused is None:
                     self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
         except Exception as error:
-            # A fleet goes on whatever one table throws: a bad option, a lost executor, a catalog that is down.
+            # A pass continues whatever one table throws: a bad option, a lost executor, a catalog that is down.
             if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
                 no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
                 self.refused = TableResult(self.name, "off", no_adapter)
@@ -201,7 +201,7 @@ class TableTurn:
         return self._within_its_day(table, due, plan)
 
     def _within_its_day(self, table: Maintained, task: Task, plan: Plan) -> Task:
-        """A task whose table has used up its daily budget waits; none is started only to find that out."""
+        """A task whose table has used up its daily budget waits; it is not started only to find that out."""
         if not plan.tasks or table.options().budget.bytes_per_day is None:
             return task
         allowed = _act(table, task.verb, dry_run=True, options=_ALL_IN_A_CALL).plan
@@ -213,7 +213,7 @@ class TableTurn:
         return replace(task, reason=over)
 
     def dry_run(self, observer: Observer | None) -> None:
-        """Instead of carrying out: the reports of dry runs, each within what the ones before leave of the budget."""
+        """For a dry run: the reports of the verbs, each within what the ones before leave of the budget."""
         if self.table is None:
             return
         try:
@@ -271,14 +271,14 @@ class TableTurn:
             return failed(task, self.errors[-1], began_ms, pause_ms)
         if status == "failed":
             broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
-            # Groups that only lost races to users are due again in the next pass: that is no fault of the table.
+            # Groups that only lost races to users are due again in the next pass: that is not a failure of the table.
             return failed(task, str(why), began_ms, pause_ms if broken else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
 
     def _merged(
         self, table: Maintained, task: Task, budget: int | None, observer: Observer, heavy: Heavy | None
     ) -> MergeReport:
-        if heavy is None or not task.bytes:  # delete files without effect are removed from metadata alone
+        if heavy is None or not task.bytes:  # delete files without effect are only removed from the metadata
             return _act(table, task.verb, budget=budget, observer=observer)
         # A plan is as large as the table, and is not sent: the one of this pass predicts the same.
         return replace(heavy.merge(task, budget, observer), plan=self.due[task.verb].plan)
@@ -296,7 +296,7 @@ class TableTurn:
         return self.reports[verb].rewritten_bytes_count if verb in self.reports else 0
 
     def result(self) -> TableResult:
-        """What became of the table in this pass."""
+        """The outcome of the table in this pass."""
         if self.refused is not None:
             return self.refused
         known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}

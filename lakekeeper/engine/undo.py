@@ -39,7 +39,7 @@ def undo(
     observer: Observer | None = None,
     clock: Clock | None = None,
 ) -> UndoReport:
-    """Bring back the layout before a run: the id of one commit, or of an operation with all its commits.
+    """Bring back the layout before a run, named by the id of one commit, or of an operation with all its commits.
 
     Raises OptionError for a text that is no run id, NotFound if the log has no commit of the run, UndoError if it
     cannot be undone or would need a rollback that is not allowed, Unsupported, all before anything is written;

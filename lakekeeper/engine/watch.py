@@ -63,7 +63,7 @@ class Watch:
         return noted
 
     def pause(self, name: str) -> None:
-        """Start no task of a table any more."""
+        """Start no further task of a table."""
         with self._lock:
             self._paused |= {name}
 

@@ -1,7 +1,7 @@
-"""New files are there when they are committed: one bulk check before each attempt.
+"""Checks that the new files of a commit exist: one bulk check before each attempt.
 
-Between the write and the commit of a file hours may pass, and a search for orphans with too short a retention takes it
-for garbage: no version names it yet. A version that names a file which is gone cannot be read.
+Hours may pass between the write and the commit of a file, and a search for orphans with too short a retention takes it
+for garbage, since no version names it yet. A version that names a missing file cannot be read.
 """
 
 from __future__ import annotations

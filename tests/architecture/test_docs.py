@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+from lakekeeper import spi
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -83,6 +86,32 @@ def test_every_make_target_named_in_the_documents_exists() -> None:
         for name in re.findall(r"^ *make ([a-z]+)|`make ([a-z]+)`", path.read_text())
     }
     assert {one or other for one, other in named} <= targets
+
+
+def test_the_page_for_adapters_shows_each_member_with_its_arguments() -> None:
+    protocols = (
+        spi.Format,
+        spi.Adapter,
+        spi.RowDeletes,
+        spi.Restores,
+        spi.Undos,
+        spi.Statistics,
+        spi.BloomFilters,
+        spi.Columnar,
+        spi.Notes,
+        spi.Storage,
+    )
+    shown = set(_CODE.findall((ROOT / "docs" / "write-an-adapter.md").read_text()))
+    missing = []
+    for protocol in protocols:
+        for name, member in vars(protocol).items():
+            if name.startswith("_"):
+                continue
+            arguments = list(inspect.signature(member).parameters)[1:] if callable(member) else None
+            code = name if arguments is None else f"{name}({', '.join(arguments)})"
+            if code not in shown:
+                missing.append(f"{protocol.__name__}.{code}")
+    assert missing == []
 
 
 def test_the_decisions_are_listed() -> None:

@@ -12,7 +12,7 @@ def ages(snapshot: Snapshot, now_ms: int) -> Floats:
     """N ages in seconds.
 
     A block whose time of addition is unknown is as old as the oldest known one: its commit is no longer in the table's
-    metadata. One added in the future (clocks differ) is fresh. Without a clock (``now_ms`` 0), ages count from the
+    metadata. A block added in the future (clocks differ) is fresh. Without a clock (``now_ms`` 0), ages count from the
     latest time in the snapshot.
     """
     born = snapshot.blocks.added_at

@@ -2,7 +2,7 @@
 
     levels ─► curve per (partition, spec, level) ─► gate ─► hot points ─► runs ─► blocks ─► bounded groups
 
-A policy of this family only says which points of a level above its gate are hot.
+A policy of this family only decides which points of a level above its gate are hot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import Ints
 
 Hot = Callable[[DepthCurve, Gates], Bools]
-"""Points of the curve that call for a merge; only those of levels above their gate are looked at."""
+"""Points of the curve that call for a merge; only points of levels above their gate are considered."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,7 +219,7 @@ def _left(
 
 
 def _shallow(gate: Gates, group: Ints) -> Reason:
-    """Of the deepest of the levels that are below their gates."""
+    """The reason for blocks below their gates, from the deepest of these levels."""
     average, threshold = gate.average[group], gate.threshold[group]
     deepest = average.max()
     nearest = threshold[average == deepest].min()

@@ -2,7 +2,7 @@
 
     now ─ retain ─► start of that day in UTC = cutoff        a row expires if its value is before the cutoff
 
-Within a day the cutoff stays, so that a table is changed once a day at most. NULL is before nothing: such rows stay.
+The cutoff is the same for a whole day, so a table changes once a day at most. NULL is before nothing: such rows stay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakekeeper.core.units import DAY_MS, HOUR_MS
 from lakekeeper.errors import OptionError
 
 LATE_MS = HOUR_MS
-"""Files may be committed so long after they were written."""
+"""Files may be committed this long after they were written."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -45,7 +45,7 @@ def cutoff_ms(retain_ms: int, now_ms: int) -> int:
 
 
 def before(column: KeyColumn, cutoff: int) -> str:
-    """The predicate for expired rows, in Spark SQL. Raises OptionError for a column that is no date or time.
+    """The predicate for expired rows, in Spark SQL. Raises OptionError for a column that is not a date or time.
 
     A date, and a timestamp without a zone, are compared as if they were in UTC.
     """
@@ -64,7 +64,7 @@ def before(column: KeyColumn, cutoff: int) -> str:
 def expired_rows(snapshot: Snapshot, cutoff: int, searched_ms: int | None = None) -> ExpiredRows:
     """The blocks that may hold rows before the cutoff in the snapshot's key column.
 
-    Of blocks that a search for the same rows went through at ``searched_ms`` none is left: only later ones count.
+    Leaves out the blocks that an earlier search for the same rows covered at ``searched_ms``: only later ones count.
     """
     blocks, key = snapshot.blocks, snapshot.key
     if key is None or not len(blocks):

@@ -1,13 +1,13 @@
 """A change of the cluster key in steps: each round takes in a bounded share of the blocks of another key or layout.
 
-They count as level 0 under the new key, and all of them overlap there: without a bound the first run after
+These blocks count as level 0 under the new key, and all of them overlap there: without a bound, the first run after
 ``cluster_by`` would rewrite the whole table, whether or not a user wants that.
 
     round 1   ████░░░░░░░░░░░░   a share of the table's bytes, and whatever is new
     round 2   ▒▒▒▒████░░░░░░░░   the next; what is done already waits at level 1
 
-Only policies that cluster data are held back. Deleted rows are purged and small files packed whatever key the blocks
-were clustered by: those policies choose a block for what is in it, and few are due.
+Only policies that cluster data are held back. The policies that purge deleted rows or pack small files choose a block
+for its content, whatever key it was clustered by, and few blocks are due.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakekeeper.core.units import Ints
 
 @dataclass(slots=True)
 class Share:
-    """What one round may still take in of other keys, in bytes; ``most`` bounds a single group."""
+    """The bytes of other keys that one round may still rewrite; ``most`` bounds a single group."""
 
     foreign: Bools
     size: Ints
@@ -47,7 +47,7 @@ class Share:
         return sums
 
     def takes(self, policy: Policy, needed: int) -> bool:
-        """Is there room for a merge with so many bytes of other keys? Then it is used up; the first always fits."""
+        """Whether a merge with so many bytes of other keys fits, and if so, uses up the room; the first always fits."""
         if not lays_out(policy):
             return True
         if needed > self.left and self.left < self.most:

@@ -1,4 +1,4 @@
-"""Groups of neighbours of one level that are rewritten for another reason than their overlap. The level stays."""
+"""Groups of neighbours of one level that are rewritten for a reason other than overlap. They keep their level."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ Of the blocks whose run size is under θ, for each θ of a ladder, every stretch
     R < 16 files                     b ─────  c ──    due, leaves 120: taken                             than rent
     R < 8 files                               c ──    due, leaves  90: is in it already
 
-Of the batches that are due, those are taken that leave most. So fresh files never pay for the large run below them, and
-what is deep is brought down by the cheapest nested set: the smallest runs go first. A batch above the bounds of a group
-is cut along the key, and each part is judged by itself.
+Of the due batches, those that leave most are taken. So fresh files never pay for the large run below them, and the
+cheapest nested set reduces a deep range: the smallest runs are merged first. A batch above the bounds of a group is cut
+along the key, and each part is judged by itself.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def find(field: Field) -> Found:
 
 
 def _sorted_already(field: Field, members: Index, edges: Ints) -> Bools:
-    """Did one merge of this call write all of a batch? Another would write the same files again."""
+    """Whether one merge of this call wrote all of a batch: another merge would write the same files again."""
     merge, first = field.merge[members], field.merge[members[edges[:-1]]]
     same = np.logical_and.reduceat(merge == np.repeat(first, np.diff(edges)), edges[:-1])
     return np.asarray(same & (first >= 0))
@@ -113,7 +113,7 @@ class _Nest:
     edges: list[int]
 
     def best(self) -> Ints:
-        """Per batch, the one that it is merged in: itself or one around it; −1 where none is, or some inside it are."""
+        """Per batch, the batch that merges it: itself or one around it; −1 for none, or if only inner ones merge."""
         spare = self.weighed.spare
         inner = np.zeros(len(spare))
         for a, b in reversed(list(pairwise(self.edges))):
@@ -141,7 +141,7 @@ def _nest(field: Field, wait: Floats) -> _Nest:
         at = at[field.run_size[at] < theta]
         if len(at) < 2:
             break
-        at, batch = _stretches(field, at)  # who has no company here has none among fewer
+        at, batch = _stretches(field, at)  # a block without overlap here has none among fewer blocks
         if not len(at):
             break
         members, ends, part = _bounded(field, at, batch)
@@ -171,7 +171,7 @@ def _nest(field: Field, wait: Floats) -> _Nest:
 def ladder(run_size: Floats) -> Iterator[float]:
     """Values of θ from above the greatest run size down to above the smallest, each for a set of its own.
 
-    A step that leaves out little more than the one before is left out itself, but for the last.
+    A step that leaves out little more than the one before is skipped, except for the last one.
     """
     if not len(run_size):
         return

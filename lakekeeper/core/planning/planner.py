@@ -66,7 +66,7 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
 
 
 def cold_first(tasks: Sequence[MergeTask], snapshot: Snapshot) -> tuple[MergeTask, ...]:
-    """Tasks in the order of their youngest input, oldest first: what rests is done before what is being written."""
+    """Tasks in the order of their youngest input, oldest first: cold data is merged before hot data."""
     blocks = snapshot.blocks
     edges = np.cumsum([0, *(len(task.inputs) for task in tasks)])
     inputs = pa.array([path for task in tasks for path in task.inputs], pa.string())
@@ -77,7 +77,7 @@ def cold_first(tasks: Sequence[MergeTask], snapshot: Snapshot) -> tuple[MergeTas
 
 
 class _Ledger:
-    """Which blocks are taken, and why the others are left: one code per block into a table of reasons."""
+    """The blocks that are taken, and why the others are left: one code per block into a table of reasons."""
 
     def __init__(self, n: int) -> None:
         self._reasons: list[tuple[Reason, bool]] = [(Reason.of(Code.NOT_CONSIDERED), False)]  # and frozen
@@ -99,7 +99,7 @@ class _Ledger:
         self.leave(at, reason, final=True)
 
     def leave(self, at: Index, reason: Reason, *, final: bool, frozen: bool = False) -> None:
-        """Where an earlier policy left the block too, both reasons are kept."""
+        """If an earlier policy left the block too, both reasons are kept."""
         for code in np.unique(self._code[at]):
             old, _ = self._reasons[code]
             both = reason if code == 0 else old.plus(reason)
@@ -135,7 +135,7 @@ class _Ledger:
 def _checked(
     name: str, snapshot: Snapshot, candidates: Index, choices: Sequence[Choice], merges: Sequence[Merge]
 ) -> Index:
-    """The blocks of the merges among the choices. A policy may be anyone's code: its choices are not trusted."""
+    """The blocks of the merges among the choices. A policy may be third-party code: its choices are not trusted."""
     blocks, place = snapshot.blocks, place_of(snapshot)
     named = [choice.blocks for choice in choices]
     every = np.concatenate([*named, np.zeros(0, np.intp)])
@@ -208,9 +208,9 @@ def _within_budget(
     share: Share,
     ledger: _Ledger,
 ) -> Sequence[MergeTask]:
-    """Tasks for the merges in order, as long as they fit the budgets and the share of other keys; the first does.
+    """Tasks for the merges in order, within the budgets and the share of other keys; the first always fits.
 
-    Once a day's budget is spent, not even the first: each call would have one.
+    Once the daily budget is spent, not even the first one is made: else each call would rewrite one.
     """
     if not merges:
         return _tasks(snapshot, [], [], options, *_members([]))

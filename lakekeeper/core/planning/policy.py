@@ -18,7 +18,7 @@ from lakekeeper.core.workload.workload import Workload
 
 
 class Part(NamedTuple):
-    """The merge that wrote a block, and where a bound cut it short, when its inputs were added (ms); else 0."""
+    """The merge that wrote a block, and, if a bound cut it short, when its inputs were added (ms); else 0."""
 
     merge: str
     born_ms: int = 0
@@ -26,11 +26,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """Every outside fact that a decision may use, so that it can be played again from the saved input.
+    """All outside facts that a decision may use, so that it can be repeated from saved input.
 
     now_ms        the time, ms since the epoch
     parallelism   tasks that the cluster runs side by side
-    busy          paths of blocks that other work holds
+    busy          paths of blocks that other work uses
     workload      what queries ask for; None: unknown; every part of the data counts alike
     parts         path of a block → the merge of the same call that wrote it
     spent_bytes   rewritten on this table in the last 24 hours
@@ -45,7 +45,7 @@ class Env:
 
 
 def no_queries(env: Env) -> Reason:
-    """Why nothing pays where the scale has no queries."""
+    """Why no merge pays if the scale has no queries."""
     return Reason.of(Code.EMPTY_WORKLOAD if env.workload is not None else Code.NO_QUERIES)
 
 
@@ -64,10 +64,10 @@ class Policy(Protocol):
 
 
 def converges(policy: Policy) -> bool:
-    """Whether repeated runs end where nothing is due (the default). If not, a final run is one round."""
+    """Whether repeated runs reach a state in which nothing is due (the default). If not, a final run is one round."""
     return bool(getattr(policy, "converges", True))
 
 
 def lays_out(policy: Policy) -> bool:
-    """Whether merges sort by the cluster key (the default). Then a change of the key is taken in a share at a time."""
+    """Whether merges sort by the cluster key (the default). A change of the key then proceeds by a share per round."""
     return bool(getattr(policy, "lays_out", True))

@@ -1,11 +1,11 @@
-"""Rebase of rewrites after a lost race: pure, so that tests can play both commit orders.
+"""Rebase of rewrites after a lost race: pure, so that tests can run both commit orders.
 
     read at S0          they commit            we commit
     I = inputs ───────► H: inputs change ────► H − (inputs still there) + outputs
                                                masked by every row that we read and that no longer lives
 
-A replay turns a lost race into a commit only where that is provably right: as many rows are found in the
-outputs as died, each at a place of its own; else the group is dropped and nothing of it is seen.
+A replay turns a lost race into a commit only if that is provably right: as many rows are found in the outputs as were
+deleted, each at a position of its own; else the group is dropped, and nothing of it becomes visible.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The outputs of one task. ``native`` is the adapter's own handle on them and means nothing to others.
+    """The outputs of one task. ``native`` is the adapter's own handle on them.
 
     ``rows_in`` is the number of live rows that were read, if the adapter knows it. ``run_id`` is the run that owns the
     folder of the files.
 
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
     is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
-    those that a later replay replaced, and ``unmasked`` the rewrite as it was written. ``by_rows`` is why Spark sorted
-    the rows, where the adapter has a columnar half.
+    those that a later replay replaced, and ``unmasked`` the rewrite as it was written. ``by_rows`` is the reason why
+    Spark sorted the rows, if the adapter has a columnar half.
     """
 
     task: MergeTask
@@ -120,7 +120,7 @@ class Winner:
 
     @property
     def changes_rows(self) -> bool:
-        """Did it delete or update rows, as far as the log shows?"""
+        """Whether it deleted or updated rows, as far as the log shows."""
         return not (self.layout or self.appends)
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ EARLIER_MS, EARLIER_COMMITS = 20_000, 8
 """How far back, and how many, commits up to that of a snapshot show whether a stream is writing."""
 
 STREAM_MS = 600_000
-"""A table whose newest commit is older has no stream that goes on: its earlier commits are not read."""
+"""If the newest commit is older than this, no stream is active: earlier commits are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ class Changes:
 
     @property
     def only_our_rewrites(self) -> bool:
-        """Was the table changed by nothing but rewrites of lakekeeper's, at least one?"""
+        """Whether only rewrites of lakekeeper changed the table, at least one."""
         ours = bool(self.winners) and all(w.layout and w.run_id for w in self.winners)
         return ours and self.obstacle is None
 
     def landed(self, run_id: str) -> int | None:
-        """The version that carries ``run_id``, if our commit of unknown outcome did happen."""
+        """The version that carries ``run_id``, if our commit of unknown outcome succeeded."""
         return next((w.version for w in self.winners if w.run_id == run_id), None)
 
 
@@ -182,11 +182,11 @@ class Rebased:
 
 
 def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 0.5) -> Rebased:
-    """Sort out which rewrites survive ``changes``.
+    """Determine which rewrites survive ``changes``.
 
     Appends and deletes elsewhere change nothing. A rewrite whose inputs have other deletes now, or are gone, is
-    replayed. It is dropped where more than ``most_gone`` of its inputs are gone: what is left of it is not worth
-    the search, and a new plan will find the rows where they are now.
+    replayed. It is dropped if more than ``most_gone`` of its inputs are gone: the rest is not worth the search, and a
+    new plan will find the rows where they are now.
     """
     keep: list[Rewrite] = []
     replay: list[Rewrite] = []
@@ -230,7 +230,7 @@ def _gone(rewrite: Rewrite, changes: Changes) -> int:
 
 
 def why(gone: Sequence[str], deleted: Sequence[str], changes: Changes) -> Reason:
-    """What happened to a group's inputs, and which commits did it."""
+    """What happened to a group's inputs, and the commits that caused it."""
     by = tuple(map(str, changes.winners)) or ("a concurrent commit",)
     if not deleted:
         return Reason.of(Code.INPUTS_REMOVED, removed=len(gone), winners=by)

@@ -47,9 +47,9 @@ from lakekeeper.core.planning.policy import Part
 from lakekeeper.core.units import Floats, Ints
 
 DUE = 0.7
-"""Of the work of a merge: the rent from which on it is due."""
-_NOISE = 1e-9  # of the work: gains below it are rounding
-_ROUNDING = 1e-12  # of a sum over the whole line: a difference of two such sums that is smaller is rounding
+"""A merge is due once its rent reaches this share of its work."""
+_NOISE = 1e-9  # share of the work: gains below it are rounding
+_ROUNDING = 1e-12  # share of a sum over the whole line: a smaller difference of two such sums is rounding
 _SPARSE = 6  # points for each block, from which on the line is compacted first
 
 
@@ -168,17 +168,17 @@ class Weighed:
 
     @property
     def due(self) -> Floats:
-        """How much of what makes the batch due was paid: 1 and more, it is."""
+        """The rent as a share of the rent that makes the batch due; from 1 on, it is due."""
         return np.asarray(np.maximum(self.rent, 0.0) / np.maximum(DUE * self.work, 1e-300))
 
     @property
     def spare(self) -> Floats:
-        """What is left over once it is paid for."""
+        """The rent beyond that which makes it due; negative before."""
         return np.asarray(self.rent - DUE * self.work)
 
     @property
     def wait(self) -> Floats:
-        """Queries until it is due; infinite where its overlap costs none of them anything."""
+        """Queries until it is due; infinite if its overlap costs queries nothing."""
         wait = np.full(len(self.rent), np.inf)
         gains = self.gain > _NOISE * self.work
         wait[gains] = np.maximum(-self.spare[gains], 0.0) / self.gain[gains]

@@ -127,7 +127,7 @@ def trash_folder(location: str, entry: str) -> str:
 
 
 def within(path: str, folder: str) -> bool:
-    """Is a location a folder, or below it? The folder may be a whole bucket or file system."""
+    """Whether a location is a folder or below it. The folder may be a whole bucket or file system."""
     place, home = _place(path.rstrip("/")), _place(f"{folder.rstrip('/')}/")
     if place is None or home is None:
         return False
@@ -138,12 +138,12 @@ def within(path: str, folder: str) -> bool:
 
 
 def meets(one: str, others: Iterable[str]) -> bool:
-    """Is a location equal to, above or below one of others?"""
+    """Whether a location is equal to, above or below one of others."""
     return any(within(one, other) or within(other, one) for other in others)
 
 
 def same_place(one: str, other: str) -> bool:
-    """Do two spellings name one location? ``file:/x``, ``file:///x`` and ``/x`` do."""
+    """Whether two spellings name one location, as ``file:/x``, ``file:///x`` and ``/x`` do."""
     first, second = _place(one.rstrip("/")), _place(other.rstrip("/"))
     return first is not None and first == second
 

@@ -5,8 +5,8 @@
                                      cutoff ┘
     kept                                3     4     5     6     3 was the newest at the cutoff: a reader may have it
 
-As in StarRocks: minimum number of versions, grace time and oldest active transaction, together. A version leaves
-only if none of them holds it; what is not known (a time, a parent) holds it too.
+As in StarRocks: minimum number of versions, grace time and oldest active transaction, together. A version expires only
+if none of them holds it; an unknown time or parent holds it too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lakekeeper.core.vacuum.stream_positions import SinkCommit, held_for_sinks
 from lakekeeper.errors import OptionError, RetentionError
 
 FLOOR_MS = 24 * HOUR_MS
-"""The least grace that a property of a table may ask for; only a call may go under it."""
+"""The least grace that a table property may set; only a call may set less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version that the log still knows. ``at_ms`` is None if its time is unknown."""
+    """A version that is still in the log. ``at_ms`` is None if its time is unknown."""
 
     id: int
     at_ms: int | None
@@ -38,8 +38,8 @@ class Version:
 class Ref:
     """A name for a version: a branch, whose ancestors count as its versions, or a tag.
 
-    ``min_versions`` and ``max_age_ms`` are the ref's own retention; ``max_ref_age_ms`` is how old its version may
-    become before the name itself goes. None: as the table says.
+    ``min_versions`` and ``max_age_ms`` are the ref's own retention; ``max_ref_age_ms`` is the age of its version at
+    which the name itself expires. None: as the table says.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """All versions that the log still knows, and who points at them.
+    """All versions that are still in the log, and the names that point at them.
 
     linear       versions form one line and are kept from one on, never individually (Delta)
-    min_age_ms, min_versions   what the table's own properties ask for; None where they say nothing
+    min_age_ms, min_versions   what the table's own properties require; None if they set nothing
     usual_age_ms the format's default retention
     live_bytes   bytes of the newest version's files; None if unknown
     refused      why nothing may be deleted here, by a rule of the format; empty where it may
@@ -83,12 +83,12 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a stream has yet to read: a version of each of its sources, and all that came after it.
+    """What a stream has yet to read: a version of each of its sources, and all later ones.
 
     checkpoint   the stream's checkpoint folder
     positions    (uuid of the table, version) for each source; ``""`` where the offset does not name the table, and
                  None for a source that has read nothing yet
-    required     it is an error where none of the sources is the table at hand; a conf names the streams of many tables
+    required     it is an error if no source is the table at hand; a conf names the streams of many tables
     """
 
     checkpoint: str
@@ -117,7 +117,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What stays, each version with the first reason for it; what goes; names that go because they are too old.
+    """The versions that stay, each with its first reason; those that expire; names that expire for their age.
 
     ``age_ms`` and ``cutoff_ms`` are the grace in force, and the time to which it reaches back.
     """
@@ -130,12 +130,12 @@ class Kept:
 
     @property
     def oldest(self) -> int:
-        """The smallest id that stays; on a linear log everything from it on does."""
+        """The smallest id that stays; in a linear log, all later versions stay too."""
         return min(self.reasons)
 
 
 def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> Kept:
-    """Divide the versions into those that stay and those that go.
+    """Divide the versions into those that stay and those that expire.
 
     Raises RetentionError for a grace under the table's floor, for a rule of the format, and for a snapshot that is
     empty, or in which a name points at nothing; OptionError for a stream of another table.
@@ -178,7 +178,7 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
 def _held(
     version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int
 ) -> Reason | None:
-    """Why a version stays that was the newest until ``ended``, whatever names it; None if nothing holds it."""
+    """Why a version that was the newest until ``ended`` stays, without regard to names; None if nothing holds it."""
     if version.at_ms is None or version.at_ms > now_ms:
         return Reason.of(Code.TIME_UNKNOWN)
     if ended is None or ended > now_ms - age_ms:
@@ -251,7 +251,7 @@ def newest_until(versions: Versions) -> dict[int, int | None]:
         if version.at_ms is None or (parent in ended and ended[parent] is None):
             ended[parent] = None
         else:
-            # The latest of its children: it was the newest on one line until then.
+            # The time of its latest child: until then, it was the newest on one line.
             ended[parent] = max(version.at_ms, ended.get(parent) or 0)
     return {parent: at for parent, at in ended.items() if parent not in heads}
 
@@ -288,7 +288,7 @@ def _keep_line(
 
 
 def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
-    """From a head back, as far as the log knows; ends where parents go round in a circle."""
+    """A head and its ancestors in the log; ends if the parents form a circle."""
     seen: set[int] = set()
     at: int | None = head
     while at is not None and at in known and at not in seen:
@@ -298,7 +298,7 @@ def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
 
 
 def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
-    """The versions that a stream goes on from, and all that come after them in their lines.
+    """The versions from which a stream continues, and all later ones in their lines.
 
     A stream reads what each commit added, version by version: also files that a later one replaced.
     """
@@ -312,7 +312,7 @@ def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
     if not starts and stream.required:
         raise _not_ours(table, stream)
     if versions.linear and starts:
-        # The next version may not be there yet; one that the log no longer has holds all that it has.
+        # The next version may not exist yet; if the log no longer has it, all versions of the log are held.
         return {version for version in known if version >= min(starts)}
     after: dict[int | None, list[int]] = {}
     for version in versions.items:
@@ -333,7 +333,7 @@ def _keep_positions(
     since_ms: int,
     reasons: dict[int, Reason],
 ) -> None:
-    """What streams need that write into the table, on each branch that stays: each may write to any."""
+    """The versions that writing streams need, on each branch that stays: a stream may write to any branch."""
     for ref in versions.refs:
         if ref.branch and ref.name not in expired:
             line = list(_ancestors(ref.head, known))
@@ -358,7 +358,7 @@ def _not_ours(table: str, stream: Stream) -> OptionError:
 
 
 def _keep_from(versions: Versions, retention: Retention, reasons: dict[int, Reason]) -> None:
-    """On a linear log a kept version keeps all that came after it, since nothing else protects their files."""
+    """In a linear log, a kept version keeps all later ones, since nothing else protects their files."""
     active = [*retention.named, *retention.active]
     oldest = min([*reasons, *active])
     after = Reason.of(Code.AFTER_KEPT, version=oldest)

@@ -3,7 +3,7 @@
     versions ─ keep() ─► kept, gone ─► adapter: named by what goes, by nothing that stays ─► Garbage
     Garbage ─ looked at on the disk ─► plan_vacuum(): containment, brake, order ─► VacuumPlan ─► deletes, oldest first
 
-A plan is text and numbers: it states why each file is deleted and why each version is kept.
+A plan is plain data: it states why each file is deleted and why each version is kept.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Dead:
 
     ``path`` is a full location, decoded; ``version`` the one that dropped it (the last that names it, where the
     format records only that), by which deletes are ordered; ``order`` that version's place in time. ``logged``: the log
-    itself says that it was part of the table and is no more, so that nothing about it is a surprise.
+    itself shows that the file was part of the table and was removed, so that its deletion is expected.
     """
 
     path: str
@@ -76,9 +76,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits for its retention, kept for a log that may have forgotten it by then.
+    """Files that wait for their retention, recorded for a log that may no longer name them by then.
 
-    ``seen`` is the newest version that was known when it was written; -1 for a backlog that there is not.
+    ``seen`` is the newest version that was known when it was written; -1 if there is no backlog.
     """
 
     files: tuple[Waiting, ...] = ()
@@ -90,12 +90,13 @@ NO_BACKLOG = Backlog()
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go. ``outside`` are paths that the log names outside of the table: reported, never touched.
+    """Files that may be deleted. ``outside`` are paths that the log names outside of the table: reported, never
+    touched.
 
     examined   manifests, commits and the like that were read to find it
     note       what is unknown, for the report (a truncated log); empty if nothing is
-    through    the version up to which all garbage is named here, for the next time to go on from
-    backlog    what is to be remembered besides
+    through    the version up to which all garbage is named here, from which the next vacuum continues
+    backlog    the backlog for the next vacuum
     """
 
     files: tuple[Dead, ...]
@@ -118,7 +119,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A file that goes: garbage that is there. ``logged`` as in :class:`Dead`."""
+    """A file to delete: garbage that exists. ``logged`` as in :class:`Dead`."""
 
     path: str
     kind: str
@@ -131,12 +132,12 @@ class Doomed:
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan(Result):
-    """What goes and why the rest stays.
+    """The files to delete, and why the others stay.
 
     files      in the order in which they go: oldest version first
     spared     garbage that stays after all, each with the reason (outside the table, a link, another's)
     unrecognised   files in the table's folders that no version names and no writer of the format makes: never touched
-    gone_before  garbage that was not there any more
+    gone_before  garbage that no longer existed
     kept       versions that stay, with the reason of each
     """
 
@@ -170,12 +171,12 @@ class VacuumPlan(Result):
 
     @property
     def unexplained(self) -> tuple[Doomed, ...]:
-        """The files that go, are not metadata, and of which the log does not say why they are no part of the table."""
+        """The data files to delete for which the log does not show why they are not part of the table."""
         return tuple(f for f in self.files if not f.logged and f.kind not in METADATA_KINDS)
 
     @property
     def share(self) -> float | None:
-        """Bytes of data that go, of those and the newest version's; None where the latter are not known."""
+        """Bytes of data to delete, as a share of these and the newest version's; None if the latter are not known."""
         if self.live_bytes is None:
             return None
         data = self.data_bytes
@@ -291,7 +292,7 @@ def count_by_kind(files: Sequence[Doomed]) -> dict[str, tuple[int, int]]:
 def brake(plan: VacuumPlan, most: float) -> None:
     """Raise RetentionError where files that the log does not explain would be more than a share of the table's bytes.
 
-    Garbage that the log names is no surprise, however much it is: one full rewrite leaves as much as the table holds.
+    Garbage that the log names does not count, however much it is: one full rewrite leaves as much as the table holds.
     """
     files = plan.unexplained
     data = sum(file.bytes for file in files)

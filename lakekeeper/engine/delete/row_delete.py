@@ -5,12 +5,12 @@
                   └──────────────────────────┤
                                              └─ Unknown  ─► look for our run id: done, or raise and keep every file
 
-Files of which every row matches, as partition values and bounds prove, leave by their paths. Rows of the others are
-found by position. All files of the delete are written before its first attempt, so that an attempt that lost to an
+Files in which every row matches, as partition values and bounds prove, are removed by path. Rows of the others are
+deleted by position. All files of the delete are written before its first attempt, so that an attempt that lost to an
 append costs a search of the appended files and no more.
 
-Where nothing but rewrites came between, exactly as many rows must be found as were in the files that went: a rewrite
-moves rows and changes none.
+If only rewrites came between, the search must find exactly as many rows as the removed files had: a rewrite moves rows
+and changes none.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def delete_rows(
 
     Under ``serializable`` these are all rows that match in the version that the delete is committed upon; under a lower
     level, rows that are appended meanwhile count as later. Raises the errors of the adapter before anything is
-    written; Conflict naming the winner when the retries are used up; Rejected for a commit that failed, or where a
-    vacuum may have taken the run for dead; Unknown with the run id where the log does not settle it. Unless it is
+    written; Conflict naming the winner when the retries are used up; Rejected for a commit that failed, or if a vacuum
+    may have taken the run for dead; Unknown with the run id if the log does not settle the outcome. Unless it is
     Unknown, no row was deleted.
     """
     run_id = run_id or new_run_id()
@@ -74,7 +74,7 @@ def delete_rows(
 
 @dataclass(slots=True)
 class _Part:
-    """What one search found: places of rows, files that go whole, and what was prepared of both."""
+    """The result of one search: positions of rows, files to remove as a whole, and what was prepared for both."""
 
     held: Held[Any] | None
     whole: frozenset[str]
@@ -85,12 +85,12 @@ class _Part:
 class RowDelete:
     """One delete under way.
 
-    parts      what goes, in the order it was found
-    made       all that was prepared, whether it is still of use or not; ``kept`` are places to be released
-    over       commits that it went over, by version
-    again      rows found again in files that came meanwhile
+    parts      what is deleted, in the order it was found
+    made       all that was prepared, whether it is still valid or not; ``kept`` are positions to release
+    over       concurrent commits that the delete was retried after, by version
+    again      rows found again in files that were added meanwhile
     snapshot   the version that the parts rest on
-    unsure     a file that goes whole has deletes of unknown effect: its rows are not counted
+    unsure     a file to remove as a whole has deletes of unknown effect: its rows are not counted
     in_doubt   an attempt was sent and its outcome is not known
     """
 
@@ -120,7 +120,7 @@ class RowDelete:
     def run(self) -> DeleteReport:
         started = self.clock.now_ms()
         first = self.session.files(self.where)
-        if not len(first.blocks):  # no file can hold a match, and there is nothing to look for it in
+        if not len(first.blocks):  # no file can contain a match, so there is nothing to search
             return self._report(first, None, started)
         self.adapter.require_writable(self.options)
         timeout_ms = self.options.vacuum.lease_timeout_ms
@@ -169,10 +169,11 @@ class RowDelete:
             raise
 
     def _after(self, registration: Registration, lost: Conflict) -> Commit | Retry:
-        """Our commit, if it did land; else how the delete is brought up to the newest version.
+        """Our commit, if it did land; else how to bring the delete up to the newest version.
 
-        An attempt that lost to appends is made again immediately: the winner has just committed, so that there is as
-        much time until the next one as there can be. Only attempts that lost files of ours are bounded by number.
+        An attempt that lost to appends is repeated immediately: the winner has just committed, so the time until its
+        next commit is the longest possible. Only attempts that lost because files of ours changed are bounded by
+        number.
         """
         try:
             now, changes = self._look(self.snapshot)
@@ -219,7 +220,7 @@ class RowDelete:
         return sum(sum(part.prepared.rows.values()) for part in self.parts)
 
     def search(self, snapshot: Snapshot, paths: Collection[str] | None, registration: Registration) -> int:
-        """Find the rows of these files (None: of all) and prepare their delete; how many they are."""
+        """Find the rows in these files (None: in all) and prepare their delete; returns their number."""
         deletes, blocks = self.adapter.deletes, snapshot.blocks
         wanted = blocks.path.to_pylist() if paths is None else list(paths)
         live = dict(zip(blocks.path.to_pylist(), blocks.live_rows.tolist(), strict=True))
@@ -254,7 +255,7 @@ class RowDelete:
         self.parts.append(_Part(held, whole, prepared))
 
     def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
-        """The newest state, and what happened since ``before``, at least up to that state."""
+        """The newest state, and the changes since ``before``, at least up to that state."""
         now = patiently(lambda: self.session.files(self.where), self.clock)
         return now, patiently(lambda: self.adapter.changes_since(before), self.clock)
 
@@ -266,12 +267,12 @@ class RowDelete:
         )
 
     def bring_up(self, before: Snapshot, now: Snapshot, changes: Changes, registration: Registration) -> None:
-        """Files that are as they were are not looked at again; what was prepared of them is kept."""
+        """Unchanged files are not searched again; what was prepared for them is kept."""
         listed = now.blocks.path.to_pylist()
         gone = changes.removed | changes.delete_ids.keys()
         same = (set(before.blocks.path.to_pylist()) & set(listed)) - gone
         if now.schema_id != before.schema_id:
-            same = set()  # the predicate may mean other columns now
+            same = set()  # the predicate may refer to other columns now
         parts, self.parts = self.parts, []
         went = 0
         for part in parts:
@@ -282,7 +283,7 @@ class RowDelete:
         self.note(changes, went, found)
 
     def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
-        """Keep what was prepared for unchanged files; prepare again what is no longer valid even though they are."""
+        """Keep what was prepared for unchanged files; prepare again what of it is no longer valid."""
         still = part.prepared.rows.keys() & same
         kept = self.adapter.deletes.keep(part.prepared, still, now)
         if kept.rows:
@@ -293,7 +294,7 @@ class RowDelete:
             self._prepare(held, part.whole & again, now, registration)
 
     def note(self, changes: Changes, went: int, found: int) -> None:
-        """Say what we went over. Raises AdapterError where rewrites alone changed which rows there are to delete."""
+        """Report the commits in between. Raises AdapterError if rewrites alone changed the rows to delete."""
         self.again += found
         self.over |= {w.version: str(w) for w in changes.winners}
         layout = bool(changes.winners) and all(w.layout for w in changes.winners)
@@ -331,9 +332,9 @@ class RowDelete:
         )
 
     def release(self) -> None:
-        """Forget the places, and what the search for them holds: they are worked out again where a part is lost."""
+        """Forget the positions and free what the search holds: a lost part is searched again."""
         for held in self.kept:
             self.runner.release(held)
         for found in self.found:
-            with suppress(Exception):  # memory that is not freed must not hide what became of the delete
+            with suppress(Exception):  # memory that is not freed must not hide the outcome of the delete
                 self.adapter.deletes.release(found)

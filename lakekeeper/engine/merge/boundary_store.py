@@ -2,7 +2,7 @@
 
     boundaries/<key id>/0.json ─ outgrown ─► 1.json ─ outgrown ─► 2.json      each written once, never changed
 
-A generation that cannot be read, or is about other columns, is passed over like one that is outgrown.
+A generation that cannot be read, or that belongs to other columns, is skipped like an outgrown one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from lakekeeper.spi import Adapter
 def on_its_curve(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
     """The snapshot with its blocks placed on the curve of its key, under the boundaries in force.
 
-    Those are the kept ones, else derived ones that are not kept yet.
+    These are the stored boundaries, else derived ones that are not stored yet.
     """
     return placed(_with_boundaries(adapter, snapshot))
 
 
 def _with_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
-    """With the boundaries in force, from the newest generation on that a block has its range under.
+    """The snapshot with the boundaries in force; the search starts at the newest generation under which a block stores
+    its range.
 
     Only a complete snapshot shows that a table has outgrown its boundaries.
     """
@@ -47,7 +48,7 @@ def _with_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
 
 
 def keep_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> bool:
-    """Keep the boundaries of a snapshot that is about to be written by. False where others were there first."""
+    """Store the boundaries of a snapshot before a rewrite uses them. False if another run stored some first."""
     kept = snapshot.boundaries
     if kept is None:
         return True
@@ -56,7 +57,7 @@ def keep_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> bool:
 
 
 def note_name(key_id: str, generation: int) -> str:
-    """Where the boundaries of a key are kept."""
+    """The name of the note with the boundaries of a key."""
     return f"boundaries/{key_id}/{generation}.json"
 
 

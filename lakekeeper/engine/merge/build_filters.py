@@ -91,7 +91,8 @@ def _paths(snapshot: Snapshot, at: Any) -> list[str]:
 
 
 class _Settled:
-    """The files that need no look: they have the filters on ``columns``, or we wrote them since the table names these.
+    """The files whose footers need not be read: they have the filters on ``columns``, or we wrote them since the table
+    names these.
 
     A writer leaves out the filter of a column that it stores in a dictionary: a file of ours without one stays so.
     """
@@ -106,7 +107,7 @@ class _Settled:
         return np.isin(_hashes(paths), self._hashes)
 
     def keep(self, live: Sequence[str] | None, more: Iterable[str]) -> None:
-        """Settle ``more`` files; those that are not ``live`` are forgotten, if it is known which are."""
+        """Settle ``more`` files, and forget those that are not ``live`` if the live ones are known."""
         known = self._hashes if live is None else np.intersect1d(self._hashes, _hashes(live))
         kept = np.union1d(known, _hashes(list(more)))[-_MOST_SETTLED:]
         if not np.array_equal(kept, self._hashes):

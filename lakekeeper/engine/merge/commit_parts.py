@@ -4,9 +4,9 @@
     commits                ▲        ▲        ▲        ▲      after each partial-progress.bytes-per-commit, or more where
                                                               that would be over partial-progress.max-commits
 
-Concurrent writers check themselves against each commit, so a small run makes one. A run of hours with one commit at its
-end would risk all of its work on that commit, and remove a million files at once. The options are named after those of
-Iceberg's ``rewrite_data_files``.
+Concurrent writers are checked for conflicts with each commit, so a small run makes one. A run of hours with one commit
+at its end would risk all of its work on that commit, and remove a million files at once. The options are named after
+those of Iceberg's ``rewrite_data_files``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Parts:
         return cls(-(-plan.input_bytes // most) if most > 1 else None, registration)
 
     def due(self) -> bool:
-        """Are the groups that are ready to be committed now, although others still run?"""
+        """Whether to commit the groups that are ready now, although others still run."""
         if not self.ready:
             return False
         if self.registration and self.registration.left_ms() * _SOON < self.registration.intent.timeout_ms:
@@ -47,6 +47,6 @@ class Parts:
         return self.bytes_each is not None and sum(r.task.input_bytes for r in self.ready) >= self.bytes_each
 
     def take(self) -> Sequence[Rewrite]:
-        """The groups that are ready, which are the caller's to commit from now on."""
+        """The groups that are ready; from now on, the caller has to commit them."""
         taken, self.ready = self.ready, []
         return taken

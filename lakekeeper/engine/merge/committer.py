@@ -35,7 +35,7 @@ from lakekeeper.spi import Adapter, Commit, Runner
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What came of a set of rewrites: the commit, if any survived, those in it, those dropped, and the losses.
+    """The outcome of a set of rewrites: the commit, if any survived, those in it, those dropped, and the lost attempts.
 
     ``retries`` are attempts that lost; ``replays`` how often a group was replayed.
     """
@@ -101,7 +101,7 @@ class Committer:
         if landed is not None:
             return self._done(self._proof(landed))
         self.loop.undone = f"the files written for this commit were removed ({_written(self.pending)})"
-        # A replay is what wins the next race: that is best begun at once.
+        # A replay is needed to win the next race: begin it at once.
         return Retry(wait=not rebase(self.pending, changes).replay)
 
     def _up_to_date(self) -> Changes:
@@ -118,7 +118,7 @@ class Committer:
                 return changes
 
     def _changes(self, attempts: int) -> Changes:
-        """What the log says now. Raises Rejected where it cannot be read for long.
+        """The changes in the log now. Raises Rejected if the log cannot be read for long.
 
         After the first attempt Unknown is raised and every file kept: a catalog may land a commit and report a loss.
         """
@@ -152,7 +152,7 @@ class Committer:
         return self.adapter.commit(self.pending, self.snapshot, self.run_id)
 
     def rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
-        """What is left to commit upon ``changes``, in the order it came; the rest is dropped and its files go."""
+        """The rewrites left to commit on top of ``changes``, in order; the files of the others are deleted."""
         sorted_out = rebase(pending, changes)
         if not sorted_out.replay and not sorted_out.drop:
             return tuple(pending)
@@ -176,7 +176,7 @@ class Committer:
         return left
 
     def _done(self, commit: Commit) -> Landed:
-        # Halted here, files that a replay put others in the place of stay behind as orphans: no harm.
+        # If the run halts here, files that a replay replaced remain as orphans, which does no harm.
         self.events.tell("committed", version=commit.version, rewrites=len(self.pending))
         with suppress(Exception):  # what happens after a commit must never look like a failed one
             discard_replaced(self.adapter, self.pending)

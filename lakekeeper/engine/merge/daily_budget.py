@@ -1,6 +1,6 @@
 """How much was rewritten on a table in the last 24 hours, for ``budget-bytes-per-day``.
 
-No ledger is kept next to the table: it would be lost or shared wrongly. Four sources each know a part, and the
+No ledger is kept next to the table: it could be lost or shared wrongly. Each of four sources knows a part, and the
 largest figure counts:
 
 * the table's log, where it shows them without further reads (Iceberg: the summaries of our own snapshots);

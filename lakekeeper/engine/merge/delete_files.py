@@ -4,9 +4,9 @@
                                                 ├─ Conflict ─► look again, try again (bounded)
                                                 └─ Unknown  ─► look for our run id
 
-Tidying takes out delete files that apply to no row any more and merges small ones. It is a commit of its own and
-changes no row: when it fails after the rewrites have landed, these are not worth less, so the report says what
-happened. Where nothing had landed before it, the error is raised.
+Tidying removes delete files that no longer apply to any row and merges small ones. It is a commit of its own and
+changes no row. If it fails after the rewrites were committed, these remain valid, so the report gives the reason; if
+nothing was committed before it, the error is raised.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def merge_deletes(
     )
 
 
-_TIDY = "tidy"  # in the memo of a snapshot in which there was nothing to tidy
+_TIDY = "tidy"  # in the memo of a snapshot with nothing to tidy
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class _Tidying:
 
         def look_again() -> None:
             nonlocal snapshot
-            snapshot = self.session.snapshot()  # all of it: what looks dangling in a part may apply elsewhere
+            snapshot = self.session.snapshot()  # whole: a delete that dangles in a part may apply elsewhere
 
         def settle(doubt: Unknown) -> Tidied:
             landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
@@ -140,7 +140,7 @@ class _Tidying:
                 raise unknown_outcome(
                     self.adapter.table, self.run_id, "the merge of delete files", doubt
                 ) from doubt
-            return Tidied(landed)  # how many files it was, the log may not say
+            return Tidied(landed)  # the log may not record the number of files
 
         return self._done(self.loop.run(attempt, after, settle))
 

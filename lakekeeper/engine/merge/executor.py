@@ -78,7 +78,7 @@ class Execution:
         return self
 
     def results(self) -> Iterator[Rewrite | Failed]:
-        """Results as they come; each is the caller's from then on. Raises what holds for every group."""
+        """Results as they complete; each then belongs to the caller. Raises errors that hold for every group."""
         while self._waiting:
             done, _ = wait(self._waiting, return_when=FIRST_COMPLETED)
             for future in done:
@@ -115,7 +115,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
         except Exception as error:
             if isinstance(error, Unsupported | OptionError):
                 raise
-            # The job may have failed because a concurrent commit, or an expiry, removed what it was to read.
+            # The job may have failed because a concurrent commit, or an expiry, removed its inputs.
             in_vain = work.watch.lost(task, at_once=True) if work.watch else None
             failed = Reason.of(Code.FAILED, error=reason(error))
             return Failed(task, in_vain.plus(failed) if in_vain else failed, raced=in_vain is not None)
@@ -125,9 +125,9 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
 
 
 def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
-    """Write, and again with finer cuts while an output is over a hard bound (estimates can be off).
+    """Write, and repeat with finer cuts while an output exceeds a hard bound, since estimates can be wrong.
 
-    Every rewrite that is over a bound is discarded, the last one too: what is handed on still has its files.
+    Every rewrite that exceeds a bound is discarded, also the last one: only a rewrite with its files is returned.
     """
     attempt = task
     for _ in range(_FINER_TRIES):
@@ -161,7 +161,7 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
         written = work.runner.merge_files(planned)
     except (
         Exception
-    ) as error:  # a worker that died, or a file that it cannot read: Spark reads it, or says why not
+    ) as error:  # a worker died, or cannot read a file: Spark reads the file, or reports why not
         written = Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=reason(error))
     if isinstance(written, Reason):
         return replace(_by_rows(work, task, told=True), by_rows=written)
@@ -188,7 +188,7 @@ def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:
 
 
 def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask:
-    """The attempt with targets lowered by what its outputs were over the task's bounds, and a little more."""
+    """The attempt with targets lowered by as much as its outputs exceeded the task's bounds, and a little more."""
     largest, most = max(o.bytes for o in over), max(o.rows for o in over)
     share = 0.8 / max(largest / task.max_bytes, most / task.target_rows if task.target_rows else 0.0)
     target_rows = attempt.target_rows
@@ -204,8 +204,9 @@ def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask
 def checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
     """Rows in − deleted = rows out, or nothing of this group is committed.
 
-    What the plan knew and what was read must both agree with what was written. A rewrite without outputs takes its
-    inputs out of the table: the adapter has to say itself that it read them and that no row in them lives.
+    The rows that the plan expected and the rows that were read must both agree with the rows written. A rewrite without
+    outputs removes its inputs from the table: the adapter itself must confirm that it read them and that none of their
+    rows is live.
     """
     known = {count for count in (rewrite.rows_in, task.live_rows) if count is not None}
     proven = rewrite.rows_in == 0 if not rewrite.outputs else rewrite.rows_out <= task.input_rows

@@ -45,9 +45,9 @@ def maintain(
 ) -> MergeReport:
     """Run a request on one table; a session shares its snapshot with the calls before and after this one.
 
-    Raises the errors of the adapter for a table or option that will not do, before anything is written;
-    Conflict, Rejected or Unknown for a commit that failed (see ``engine/commit_loop.py``). Groups that fail or
-    lose a race alone are in the report, and the others land.
+    Raises the errors of the adapter for an unsuitable table or option, before anything is written; Conflict, Rejected
+    or Unknown for a commit that failed (see ``engine/commit_loop.py``). Groups that fail or lose a race alone are in
+    the report, and the others land.
     """
     run = uuid.uuid4().hex[:16]
     session = session_of(table)
@@ -70,7 +70,7 @@ class _Round:
 
 @dataclass(slots=True)
 class MergeJob:
-    """One call: what it was given, what it has done so far, and its clock. For one use."""
+    """One call: its request, what it has done so far, and its clock. For one use."""
 
     session: TableSession
     runner: Runner[Any]
@@ -133,9 +133,9 @@ class MergeJob:
         return snapshot, plan
 
     def _round(self, snapshot: Snapshot, plan: Plan) -> bool:
-        """Carry out one plan under a lease. Did anything land that brings the table nearer to an end?
+        """Carry out one plan under a lease. Returns whether a commit brought the table nearer to an end.
 
-        A group counts that rose a level or shrank in files; both are bounded, so rounds end.
+        Only a group that rose a level or became fewer files counts; both are bounded, so rounds end.
         """
         tally = self.tally
         before, lost = len(tally.groups), tally.conflicts
@@ -180,7 +180,7 @@ class MergeJob:
                     if parts.due():
                         self._commit(parts.take(), now)
         except Halted:
-            raise  # as after a crash: what was written stays
+            raise  # as after a crash: written files stay
         except BaseException:
             self.adapter.discard(parts.ready)
             raise
@@ -239,7 +239,7 @@ class MergeJob:
             try:
                 after, opens = self._measured()
             except Exception as error:
-                # What is committed is committed: a failed look afterwards must not hide it.
+                # The commit is done: an error in the look afterwards must not hide it.
                 after = opens = None
                 ended = ended.plus(Reason.of(Code.DEPTH_UNKNOWN, error=reason(error)))
         return MergeReport(
@@ -273,7 +273,7 @@ class MergeJob:
     def _measured(self) -> tuple[float, float]:
         """The depth, and the files that a query opens, as they are now.
 
-        Weighed as of the call's start, so that the difference is the layout's alone.
+        Weighed as of the start of the call, so that only the layout makes a difference.
         """
         request = self.request
         seen = patiently(lambda: look(self.session, request), self.clock, BEFORE_WORK)
@@ -282,6 +282,6 @@ class MergeJob:
 
 
 def _may_have_left_files(group: GroupResult) -> bool:
-    """Whether a job of the group failed: a columnar merge that did is done again by rows."""
+    """Whether a job of the group failed: a columnar merge that failed is repeated by rows."""
     again = group.detail is not None and Code.MERGED_AGAIN_BY_ROWS in group.detail.codes
     return group.status == "failed" or again

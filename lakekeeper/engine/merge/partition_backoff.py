@@ -1,10 +1,10 @@
 """Back off from partitions where users are writing: after a lost race, leave them alone for a while.
 
-Each further race doubles the pause, a quiet one forgets it:
+Each further race doubles the pause, and a commit without a race ends it:
 
     race ─► 1 ×  ─► race ─► 2 ×  ─► race ─► 4 ×  ─► race ─► 8 ×, and no longer
 
-A table without partitions never rests: it would decay, and what is lost there is replayed anyhow.
+A table without partitions is never left alone: it would decay, and deletes that win a race there are replayed anyway.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class Backoff:
 
 @dataclass(slots=True)
 class Backoffs:
-    """One for each table that a service looks at, by the table's name, as long as the service lives."""
+    """The backoffs of the tables of a service, by table name, for the lifetime of the service."""
 
     pause_ms: int
     _of: dict[str, Backoff] = field(default_factory=dict)
 
     @classmethod
     def between(cls, pause_seconds: float) -> Backoffs:
-        """With the service's own pause as the first rest: what was raced for is left out once."""
+        """With the pause of the service as the first backoff: a partition with a lost race is skipped once."""
         return cls(int(pause_seconds * 1000))
 
     def of(self, table: str) -> Backoff:
-        """The table's, made at the first call."""
+        """The backoff of a table, made at the first call."""
         return self._of.setdefault(table, Backoff(self.pause_ms))
 
 

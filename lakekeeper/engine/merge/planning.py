@@ -51,7 +51,7 @@ def look(table: Adapter[Any] | TableSession, request: Request) -> Snapshot:
 
 @lru_cache(maxsize=1024)
 def _warn(text: str) -> None:
-    """Once in a process: automatic runs look at a table again and again."""
+    """Log a message once per process: automatic runs read a table again and again."""
     _LOG.warning("%s", text)
 
 

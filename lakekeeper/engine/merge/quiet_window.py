@@ -109,7 +109,7 @@ class QuietWindow:
         self._met = newest
         if not winners:
             return 0
-        # A commit from the future is another machine's clock: it is as old as it is going to be.
+        # A commit in the future was timed by another machine's clock: it counts as new.
         last = max(w.at_ms for w in winners)
         since = max(last, self._first_ms) if len(winners) >= _STEADY else last
         age = max(self._looked_ms - since, 0)
@@ -140,7 +140,7 @@ def _period_ms(moments: Sequence[int]) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Watch:
-    """A cheap look at the log, now and then, for groups that can no longer win; shared by the threads of a run."""
+    """Checks the log from time to time for groups that can no longer win; shared by the threads of a run."""
 
     adapter: Adapter[Any]
     snapshot: Snapshot
@@ -153,7 +153,7 @@ class Watch:
     def lost(self, task: MergeTask, *, at_once: bool = False) -> Reason | None:
         """Why ``task`` can no longer land; None as long as it may.
 
-        Looks every ``every_ms`` at most, or ``at_once``. A look that fails says nothing: it is there to save work.
+        Looks every ``every_ms`` at most, or ``at_once``. A failed look changes nothing: looks only save work.
         """
         with self._lock:
             now = self.clock.now_ms()

@@ -6,9 +6,8 @@
 
 A replay turns a lost race into a commit only where the result is provably right: each of the rows that the log says
 are gone is found at a place of its own, and rows out are rows in minus deleted. In doubt the group is dropped, its
-files are removed, and the next plan sees the table as it is.
-
-Each replay goes on from the one before: it looks for the rows that were deleted since, and for no others.
+files are removed, and the next plan sees the table as it is. Each replay continues from the one before: it looks only
+for the rows that were deleted since.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Replayer:
             return list(pool.map(lambda rewrite: self.replay(rewrite, changes), rewrites))
 
     def replay(self, rewrite: Rewrite, changes: Changes) -> Rewrite | Dropped:
-        """The rewrite masked for ``changes``, or the group dropped and why; its files are left to the caller then."""
+        """The rewrite masked for ``changes``, or the dropped group, whose files the caller removes."""
         cause = why(*touched(rewrite, changes), changes)
         try:
             with self.runner.working(self.run_id, rewrite.task.label):
@@ -72,7 +71,8 @@ class Replayer:
         except Halted:
             raise
         except Exception as error:
-            # A lost executor, a value that cannot be compared: the group is lost, the table is not touched.
+            # For example a lost executor, or a value that cannot be compared: the group is lost, the table is
+            # unchanged.
             return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=reason(error))))
         return Dropped(rewrite, cause.plus(masked)) if isinstance(masked, Reason) else masked
 

@@ -1,4 +1,4 @@
-"""What a call asks of a merge."""
+"""The request of a merge."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Tally:
     tried      commits begun, whatever their outcome
     spent      input bytes of the rounds that are over
     predicted  files that a query opens after the last plan, as it predicts
-    parts      outputs by path, and the merge that wrote each: the next round goes on where a bound cut one short
+    parts      outputs by path, and the merge that wrote each: the next round continues a merge that a bound cut short
     """
 
     run: str
@@ -51,7 +51,7 @@ class Tally:
         self.groups += [_group(task, "planned") for task in plan.tasks]
 
     def failed(self, failed: Failed) -> None:
-        """A group came to no rewrite."""
+        """A group ended without a rewrite."""
         status = "dropped" if failed.raced else "failed"
         _LOG.warning("%s: group %s %s: %s", failed.task.table, failed.task.id, status, failed.detail)
         self.groups.append(_group(failed.task, status, detail=failed.detail))
@@ -80,7 +80,7 @@ class Tally:
 
 
 def _detail(rewrite: Rewrite) -> Reason | None:
-    """What the report says of a committed group: deletes that were replayed, and why Spark sorted its rows."""
+    """The detail of a committed group in the report: replayed deletes, and why Spark sorted its rows."""
     by_rows = rewrite.written.by_rows
     if rewrite.unmasked is None:
         return by_rows

@@ -4,11 +4,11 @@
     register ─► write files ─► ✗ (killed)               the intent names the run, by which a vacuum finds what it left
 
 There is a fixed number of slots, each a note of its own, so that a vacuum reads all of them without a listing
-(StarRocks: its transaction log folder). A version that a live run has read is kept for it, until the intent is so old
-that the run counts as dead; from then on it commits nothing either.
+(StarRocks has a folder of transaction logs for this). A vacuum keeps the version that a live run has read until the
+intent is so old that the run counts as dead; from then on, the run commits nothing either.
 
-Others may write notes too, and tables may share a folder: an intent counts only for the table whose uuid
-it carries, says nothing about where files are, and what it leads to is looked up in the table.
+Others may write notes too, and tables may share a folder. So an intent counts only for the table whose uuid it carries,
+gives no paths of files, and is checked against the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakekeeper.spi import Adapter, Notes
 
 SLOTS = 64
 VACUUMS = 8
-"""Slots that only vacuums take: where dead runs fill all others, one has to be left to settle them."""
+"""Slots that only vacuums take: if dead runs fill all others, a vacuum needs one to settle them."""
 _REWRITE, VACUUM = "rewrite", "vacuum"
 _MOST = 2**53
 _MOST_PARTS = 5_000  # of 20,000 paths each
@@ -41,11 +41,11 @@ _MOST_PARTS = 5_000  # of 20,000 paths each
 class Intent:
     """A run on the table ``table_uuid``. Times are in ms since the epoch.
 
-    read_version   kept for a rewrite or delete while it is alive; the version that a vacuum looked at
+    read_version   kept for a rewrite or delete while it is alive; of a vacuum, the version that it examined
     ended          the run is over, but left files whose names are not recorded
     parts          notes that list what a vacuum deletes
-    timeout_ms     the timeout of the run itself, whatever a vacuum uses
-    renewed_ms     when the run last said that it is alive; 0 before it did
+    timeout_ms     the timeout of the run itself, whatever timeout a vacuum uses
+    renewed_ms     when the run last renewed its lease; 0 if it never did
     """
 
     run_id: str
@@ -64,11 +64,11 @@ class Intent:
         return run_folder(self.table_uuid, self.run_id)
 
     def dies_ms(self, timeout_ms: int = 0) -> int:
-        """When the run gives up by itself; one that waits for ``timeout_ms`` takes it for dead then, never before."""
+        """When the run gives up by itself; another one with ``timeout_ms`` takes it for dead then, never before."""
         return max(self.at_ms, self.renewed_ms) + max(timeout_ms, self.timeout_ms)
 
     def alive(self, timeout_ms: int, now_ms: int) -> bool:
-        """Is it a rewrite or a delete that may yet write, and commit?"""
+        """Whether it is a rewrite or a delete that may still write and commit."""
         return self.kind != VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
 
     def to_json(self) -> str:
@@ -76,7 +76,7 @@ class Intent:
 
 
 def read_intent(text: str) -> Intent | None:
-    """An intent out of its note; None for one that is half written, or that no run of lakekeeper's writes."""
+    """Parse an intent; None for a note that is half written, or that no run of lakekeeper writes."""
     try:
         plain = json.loads(text)
         intent = Intent(
@@ -124,7 +124,7 @@ class Registration:
             raise self._dead()
 
     def stands(self) -> bool:
-        """Is it still there? A vacuum removes what it has settled."""
+        """Whether the registration is still there: a vacuum removes those that it has settled."""
         there = patiently(lambda: _intent_at(self.notes, self.slot), self.clock)
         return there is not None and there.run_id == self.intent.run_id
 
@@ -151,7 +151,7 @@ class Registration:
                 raise self._dead()
 
     def left_ms(self) -> int:
-        """How long the run may still write and commit."""
+        """The time in which the run may still write and commit."""
         return self.intent.dies_ms() - self.clock.now_ms()
 
     def _require_time(self) -> None:
@@ -165,14 +165,14 @@ class Registration:
         )
 
     def note(self, **changed: Any) -> None:
-        """Change what is registered."""
+        """Change the registered intent."""
         intent = replace(self.intent, **changed)
         patiently(lambda: self.notes.replace(self.slot, intent.to_json()), self.clock)
         self.intent = intent
 
     def close(self) -> None:
         """Remove the intent; leave it, as ended, where files may have been left."""
-        with suppress(Exception):  # the work is done; what stays registered is settled by the next vacuum
+        with suppress(Exception):  # the work is done; the next vacuum settles what stays registered
             if not self.stands():
                 return  # taken for dead: the slot may be another run's by now
             if self.clean:
@@ -182,11 +182,11 @@ class Registration:
 
 
 def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registration:
-    """Register in the first free slot. Raises AdapterError where none is free or the storage does not answer."""
+    """Register in the first free slot. Raises AdapterError if none is free or the storage does not respond."""
     text = intent.to_json()
     free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
     slots = [_slot(number) for number in free]
-    # A claim that landed although it failed is found by its text.
+    # A claim that was written although the call failed is found by its text.
     place = patiently(lambda: claim(notes, slots, text), clock, BEFORE_WORK)
     if place is None:
         place = given_up_slot(notes, slots, intent, clock.now_ms())
@@ -200,10 +200,10 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
 
 
 def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> str | None:
-    """The slot that is needed least where none is free: no run works under it any more.
+    """The least needed slot if none is free: no run uses it any more.
 
-    Those of dead runs of another table go first, then those that ended, then those that died, the oldest first; what
-    such a run of this table left is an orphan from then on. A note that says nothing goes last.
+    Slots of dead runs of another table are taken first, then those of ended runs, then those of dead ones, the oldest
+    first; files that such a run of this table left are orphans from then on. An unreadable note is taken last.
     """
     rank: list[tuple[int, int, str]] = []
     for slot, text in filled(notes, slots):
@@ -212,7 +212,7 @@ def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -
             rank.append((3, 0, slot))
         elif there.ended or now_ms >= there.dies_ms():
             foreign = there.table_uuid != intent.table_uuid
-            # What a vacuum of this table lists is the only trace of files that its metadata has forgotten.
+            # The lists of a vacuum of this table are the only trace of files that its metadata no longer names.
             if foreign or there.kind != VACUUM:
                 rank.append((0 if foreign else 1 if there.ended else 2, there.at_ms, slot))
     return min(rank)[2] if rank else None
@@ -222,7 +222,7 @@ def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -
 def at_work(
     adapter: Adapter[Any], run_id: str, read: Snapshot, clock: Clock, timeout_ms: int
 ) -> Iterator[Registration]:
-    """Around whatever writes files: registered while it lasts, and after a crash. ``read`` is what it works from."""
+    """A context for work that writes files: registered while it lasts, and after a crash. ``read`` is its snapshot."""
     intent = Intent(run_id, _REWRITE, clock.now_ms(), read.table_uuid, read.version, timeout_ms=timeout_ms)
     registration = register(adapter.notes, adapter.table, intent, clock)
     try:
@@ -235,24 +235,24 @@ def at_work(
         raise
     registration.close()
     if registration.clean:
-        with suppress(Exception):  # the work is done; what is left costs a note, or an empty folder
+        with suppress(Exception):  # the work is done; at worst a note or an empty folder remains
             adapter.storage.forget(intent.folder)
 
 
 def registered(notes: Notes) -> Mapping[str, Intent]:
-    """Slot → intent, of all that are registered, of whatever table. Raises AdapterError where the storage is silent."""
+    """Slot → intent, of all registered runs of any table. Raises AdapterError if the storage does not respond."""
     texts = filled(notes, map(_slot, range(SLOTS + VACUUMS)))
     return {place: intent for place, text in texts if (intent := read_intent(text)) is not None}
 
 
 def unregister(notes: Notes, slot: str, intent: Intent) -> None:
-    """Remove an intent that is done with, unless it has changed, or the slot is another run's by now."""
+    """Remove a settled intent, unless it has changed or its slot now belongs to another run."""
     if _intent_at(notes, slot) == intent:
         notes.remove(slot)
 
 
 def list_of(run_id: str) -> str:
-    """The stem of the notes that list what a vacuum is to delete; as many as its intent has ``parts``."""
+    """The stem of the notes that list the files that a vacuum will delete; their number is ``parts`` of its intent."""
     return f"vacuum/{run_id}/list"
 
 

@@ -23,12 +23,12 @@ def slot_note(folder: str, number: int) -> str:
 
 
 def claim(notes: Notes, slots: Iterable[str], text: str) -> str | None:
-    """Write a text into the first slot that is free; which one, None where none is. Texts differ from run to run."""
+    """Write a text into the first free slot; returns the slot, None if none is free. Texts differ from run to run."""
     return next((each for each in slots if notes.keep(each, text) == text), None)
 
 
 def filled(notes: Notes, slots: Iterable[str]) -> list[tuple[str, str]]:
-    """Slots that are taken, each with its text. Raises AdapterError where one cannot be read."""
+    """The slots that are taken, each with its text. Raises AdapterError if one cannot be read."""
     names = list(slots)
     if notes.readers == 1:
         texts = [notes.read(name) for name in names]

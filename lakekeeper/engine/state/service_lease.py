@@ -1,7 +1,8 @@
 """A note by which services leave a table to the one that is maintaining it.
 
-A courtesy: it saves work that would lose a race, and no commit depends on it. The lease is renewed while the work goes
-on. A service that dies leaves its note, which counts for five minutes more; on the same host, not at all.
+The lease is advisory: it saves work that would lose a race, and no commit depends on it. It is renewed while the work
+goes on. A service that dies leaves its note, which is valid for five more minutes; on the same host, it is ignored at
+once.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def service_lease(
 ) -> Iterator[str]:
     """Yields the owner of a lease that another service holds, or an empty text once the lease is ours.
 
-    A storage that does not answer yields an empty text too: the work itself reports it. ``repeat`` calls what renews
-    the lease again and again, and returns what ends that; by default a thread does.
+    If the storage does not respond, yields an empty text too: the work itself reports the error. ``repeat`` calls what
+    renews the lease again and again, and returns what ends that; by default a thread does.
     """
     other = ""
     with suppress(Exception):  # a courtesy
@@ -51,7 +52,7 @@ def service_lease(
         return
 
     def renew() -> None:
-        with suppress(Exception):  # there are two more attempts before it runs out
+        with suppress(Exception):  # two more attempts follow before it expires
             if _owner(notes.read(NOTE)) == owner:
                 notes.replace(NOTE, _text(owner, clock.now_ms()))
 
@@ -60,7 +61,7 @@ def service_lease(
         yield ""
     finally:
         end()
-        with suppress(Exception):  # it runs out by itself
+        with suppress(Exception):  # it expires by itself
             if _owner(notes.read(NOTE)) == owner:
                 notes.remove(NOTE)
 
@@ -87,7 +88,7 @@ def _text(owner: str, now_ms: int) -> str:
 
 
 def _read(text: str | None) -> tuple[str, int]:
-    """Owner and end of a lease; an empty owner for a note that cannot be read."""
+    """Owner and end of a lease; the owner is empty for a note that cannot be read."""
     try:
         plain = json.loads(text or "")
         return str(plain["owner"]), int(plain["until_ms"])
@@ -100,7 +101,7 @@ def _owner(text: str | None) -> str:
 
 
 def _holder(text: str, owner: str, now_ms: int) -> str:
-    """Who holds a lease that has not run out; empty for our own, a dead process's, and a note that cannot be read."""
+    """The holder of an unexpired lease; empty for our own, for that of a dead process, and for an unreadable note."""
     holder, until_ms = _read(text)
     if holder == owner or not now_ms < until_ms <= now_ms + LASTS_MS:
         return ""
@@ -108,7 +109,7 @@ def _holder(text: str, owner: str, now_ms: int) -> str:
 
 
 def _died(holder: str, owner: str) -> bool:
-    """Whether the holder was a process of our own host that is no more."""
+    """Whether the holder was a process of our own host that has ended."""
     host, process, *_ = [*holder.split(":"), "", ""]
     if host != owner.partition(":")[0] or not process.isdecimal() or not 0 < int(process) < 1 << 31:
         return False

@@ -3,9 +3,9 @@
     pending ─┬─► dropped (by version v) ──► restoring (since version w) ──► gone: the rows are back
              └─► gone: the delete is known not to have happened
 
-An entry is pending from before the delete until the log was seen to carry the delete's run id; a pending entry cannot
-be restored. Any look at the trash settles what is pending: the log says whether the delete has happened, and what the
-log has not shown within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
+An entry is pending from before the delete until the log shows the run id of the delete; a pending entry cannot be
+restored. Each look at the trash settles pending entries: the log shows whether the delete has happened, and a delete
+that the log does not show within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def drop_rows(
     observer: Observer | None = None,
     clock: Clock | None = None,
 ) -> DeleteReport:
-    """Delete the rows that match ``where``; the trash has an entry from which they can be put in again.
+    """Delete the rows that match ``where``; the trash gets an entry from which they can be restored.
 
     Raises as :func:`lakekeeper.engine.delete.row_delete.delete_rows`; AdapterError where the trash is full. After any
-    error but Unknown no entry is left. Unknown leaves a pending one, which is settled by the log.
+    error but Unknown, no entry is left; Unknown leaves a pending entry, which the log settles.
     """
     clock = clock or Clock()
     session = session_of(table)
@@ -67,7 +67,7 @@ def drop_rows(
     except Unknown:
         raise
     except LakekeeperError:
-        with suppress(Exception):  # it stays pending, and the log will say that nothing has happened
+        with suppress(Exception):  # it stays pending, and the log will show that nothing has happened
             trash_entries.forget(adapter, entry.name)
         raise
     with suppress(Exception):  # the rows are gone: a note that cannot be written does not fail the drop
@@ -81,10 +81,10 @@ def drop_rows(
 def settle(
     adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
 ) -> None:
-    """Bring the trash up to what the log says of drops and restores; asks nothing where all of them are settled.
+    """Update the trash to what the log shows of drops and restores; reads nothing if all of them are settled.
 
-    ``rows`` are numbers of deleted rows by run id, for the entries. Raises AdapterError or NotFound where the log or
-    the storage does not answer.
+    ``rows`` are numbers of deleted rows by run id, for the entries. Raises AdapterError or NotFound if the log or the
+    storage does not respond.
     """
     settle_drops(adapter, options, now_ms, rows)
     for entry in trash_entries.entries(adapter).values():
@@ -111,7 +111,7 @@ def settle_drops(
 
 
 def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | None:
-    """What was committed after ``version``; None where another table is in the place of the entry's."""
+    """The commits after ``version``; None if another table has replaced that of the entry."""
     seen = adapter.version()
     if seen.table_uuid != entry.table_uuid:
         return None
@@ -119,12 +119,12 @@ def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | N
 
 
 def restore_run(entry: TrashEntry) -> str:
-    """The run id of the commit that puts an entry's rows back: the same each time, so that it is known again."""
+    """The run id of the commit that restores an entry's rows: the same each time, so that it is recognized."""
     return f"{entry.name}-restore"
 
 
 def _dropped(entry: TrashEntry, changes: Changes, version: int, rows: int) -> TrashEntry:
-    """The entry of a delete that has happened: rows that came before it are in the version that it was made upon."""
+    """The entry of a delete that has happened: rows added before it are in the version that it was based on."""
     upon = entry.version
     for winner in changes.winners:
         if winner.version == version:

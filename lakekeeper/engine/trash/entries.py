@@ -3,8 +3,8 @@
     vacuum(trash=True)   file ─► _lakekeeper/trash/<run>/<path below the table>     restore: back again
     drop_partition       rows leave by a commit; the version before it is kept      restore: its rows are put in again
 
-Versions stay in the metadata meanwhile, on both formats: they can be read again once the files are back. Each entry has
-a slot of its own, so that the trash is read without a listing.
+Meanwhile, versions stay in the metadata, on both formats: they can be read again once the files are back. Each entry
+has a slot of its own, so that the trash is read without a listing.
 
 Others may write notes too, and tables may share a folder: a table sees the entries that carry its own uuid, and a
 move in a note counts only if it leads from a place of the table's files into the entry's own folder.
@@ -68,13 +68,13 @@ class TrashEntry:
     since: int = 0
 
     def expires_ms(self, keep_ms: int) -> int:
-        """When it may be deleted for good, if entries are kept for so long."""
+        """When it may be deleted for good, if entries are kept for ``keep_ms``."""
         return self.at_ms + keep_ms
 
 
 @dataclass(slots=True)
 class TrashFolder:
-    """What one vacuum moves into the trash; the moves are noted before the first of them."""
+    """The files that one vacuum moves to the trash; the moves are recorded before the first one."""
 
     adapter: Adapter[Any]
     storage: Storage
@@ -83,7 +83,7 @@ class TrashFolder:
     _targets: dict[str, str] = field(default_factory=dict)
 
     def open(self, plan: VacuumPlan) -> None:
-        """Note what will be moved where. Raises AdapterError where the trash is full or cannot be written."""
+        """Record the moves. Raises AdapterError if the trash is full or cannot be written."""
         roots = self.storage.grounds.roots
         home = trash_folder(roots[0], self.name)
         for file in plan.files:
@@ -109,7 +109,7 @@ class TrashFolder:
         put(self.adapter.notes, self.adapter.table, entry)
 
     def take(self, files: Sequence[Doomed]) -> list[str]:
-        """Move files into the trash; the sources that are in it now."""
+        """Move files to the trash; returns the sources that are in it now."""
         return self.storage.move({file.path: self._targets[file.path] for file in files})
 
 
@@ -123,7 +123,7 @@ def put(notes: Notes, table: str, entry: TrashEntry) -> None:
 
 
 def change(notes: Notes, slot: str, entry: TrashEntry, changed: TrashEntry) -> None:
-    """Note an entry's new state, unless its slot was changed meanwhile: then another call has gone on with it."""
+    """Record an entry's new state, unless its slot has changed: then another call has continued with it."""
     text = notes.read(slot)
     if text is not None and _entry(json.loads(text)) == entry:
         notes.replace(slot, json.dumps(asdict(changed)))
@@ -140,7 +140,7 @@ def entries(adapter: Adapter[Any]) -> dict[str, TrashEntry]:
 
 
 def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
-    """Slot → entry of whatever table, oldest first; what no run of lakekeeper's could have written is left out."""
+    """Slot → entry of any table, oldest first; entries that no run of lakekeeper could have written are left out."""
     found = {}
     for place, text in filled(notes, _slots()):
         with suppress(ValueError, TypeError, KeyError):
@@ -149,9 +149,9 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
 
 
 def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, Reason]:
-    """Versions that dropped partitions are restored from, until the trash's time is up; to hold one too many is safe.
+    """Versions from which dropped partitions are restored, until the trash expires; to hold one too many is safe.
 
-    Of a drop whose outcome is not known yet these are all since it began: it is made upon one of them.
+    For a drop whose outcome is not known yet, these are all versions since it began: it is based on one of them.
     """
     held: dict[int, Reason] = {}
     times = {item.id: item.at_ms for item in versions.items}
@@ -167,7 +167,7 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
 
 
 def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
-    """Slot and entry of that name (the beginning is enough where it means one). Raises NotFound."""
+    """Slot and entry of that name, or of a prefix that matches one entry. Raises NotFound."""
     known = entries(adapter)
     fits = [(slot, entry) for slot, entry in known.items() if entry.name.startswith(name)]
     if len(fits) != 1 or not name:
@@ -177,7 +177,7 @@ def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
 
 
 def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
-    """Names of the entries that hold files of these paths, spelled as commits name them; without those in doubt."""
+    """Names of the entries that hold files of these paths, as commits spell them; entries in doubt are left out."""
     ends = tuple(
         f"/{spelling}" for path in paths for spelling in (path.lstrip("/"), unquote(path).lstrip("/"))
     )
@@ -191,10 +191,10 @@ def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
 
 
 def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = ()) -> TrashEntry:
-    """Move an entry's files back to where they were; what is back already stays.
+    """Move an entry's files back to their original paths; files that are back already stay.
 
-    ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError
-    where some files are still in the trash: the entry stays then.
+    ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError if
+    some files are still in the trash: the entry is then kept.
     """
     slot, entry = find(adapter, name)
     storage = adapter.storage.allowing(locations)
@@ -209,18 +209,18 @@ def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = (
             f"{adapter.table}: {len(missing):,} of {len(back):,} files could not be moved back ({missing[0]}); the "
             "others are back, and the entry is kept. Run the restore again"
         )
-    # They are garbage again, which the next vacuum is to find, whatever one that is under way notes when it is done.
+    # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
     adapter.notes.remove(CURSOR)
     _forget(adapter.notes, slot, entry)
     return entry
 
 
 def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:
-    """List what comes back, for the next vacuum; of orphans among it the log says nothing."""
+    """List the restored files for the next vacuum: the log does not name the orphans among them."""
     parts = in_parts(paths)
-    run_id = f"{entry.name}-back"  # the vacuum that it came by may still be running, with a list of its own
+    run_id = f"{entry.name}-back"  # the vacuum that moved them may still be running, with a list of its own
     intent = Intent(run_id, VACUUM, entry.at_ms, entry.table_uuid, entry.version, parts=len(parts))
-    with suppress(AdapterError):  # no slot is free: then the log explains all but orphans
+    with suppress(AdapterError):  # no slot is free: the log then explains all but orphans
         register(adapter.notes, adapter.table, intent, Clock())
         write_parts(adapter.notes, list_of(run_id), parts)
 
@@ -228,11 +228,11 @@ def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> Non
 def empty(
     adapter: Adapter[Any], keep_ms: int | None, now_ms: int, locations: Sequence[str] = ()
 ) -> Iterator[TrashEntry]:
-    """Delete entries whose time is up (``keep_ms`` after they came; None: all of them), each as it is gone.
+    """Delete entries older than ``keep_ms`` (None: all of them); yields each with what was deleted.
 
-    An entry of which a file stays is returned with what went of it, and stays. ``locations`` as in
-    :func:`restore_files`. Raises RetentionError where the table's files may belong to others, and AdapterError where
-    the log or the storage does not answer.
+    An entry with a file that could not be deleted is returned with what was deleted of it, and is kept. ``locations``
+    as in :func:`restore_files`. Raises RetentionError where the table's files may belong to others, and AdapterError
+    where the log or the storage does not answer.
     """
     storage = adapter.storage.allowing(locations)
     for slot, entry in entries(adapter).items():
@@ -255,7 +255,7 @@ def empty(
 
 
 def forget(adapter: Adapter[Any], name: str) -> None:
-    """Take an entry out of the trash that needs no file of it any more."""
+    """Remove an entry that needs no file in the trash any more."""
     _forget(adapter.notes, *find(adapter, name))
 
 
@@ -291,7 +291,7 @@ def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[t
 
 
 def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
-    # The entry first: one whose list is gone can neither be restored nor emptied.
+    # The entry first: without its list, it could be neither restored nor emptied.
     notes.remove(slot)
     for number in range(entry.parts):
         notes.remove(part(_moves_of(entry.name), number))

@@ -3,8 +3,8 @@
     rule ─► cutoff ─► blocks that may have such rows ─┬─ none, or dry run: that is all
                                                       └─► drop_rows ─► note: searched up to this cutoff
 
-The note saves the next call a search in files whose bounds include expired rows that are deleted already. Without it
-the files are searched again.
+The note spares the next call a search in files whose bounds include expired rows that are deleted already. Without the
+note, the files are searched again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _rule(options: Options) -> tuple[str, int]:
 
 
 def _searched_ms(adapter: Adapter[Any], snapshot: Snapshot, cutoff: int) -> int | None:
-    """When the table was last searched for rows before this cutoff; None if that is not known."""
+    """The time of the last search for rows before this cutoff; None if that is not known."""
     with suppress(Exception):  # a lost or damaged note costs a search
         note = json.loads(adapter.notes.read(_NOTE) or "")
         if note["rule"] == _mark(snapshot, cutoff):

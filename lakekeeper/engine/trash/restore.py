@@ -4,8 +4,8 @@
                                                                             │
             the same run id each time: a commit that carries it is the proof that the rows are back
 
-Died anywhere in between, run it again: until the append nothing has happened, after it the log has the run id. Of two
-restores at once one appends; the other one finds its commit.
+If a restore dies at any step, run it again: before the append nothing has happened, after it the log has the run id. Of
+two concurrent restores, one appends, and the other one finds its commit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def restore(
     observer: Observer | None = None,
     clock: Clock | None = None,
 ) -> RestoreReport:
-    """Bring an entry of the trash back: files to where they were, or the rows of a partition by an append.
+    """Restore an entry of the trash: files to their original paths, or the rows of a partition by an append.
 
     ``name`` may be the beginning of the entry's. Raises NotFound, also where the version before the drop cannot be
     read any more; Unsupported for rows that would not come back as they were; AdapterError where files are still in
@@ -66,7 +66,7 @@ def restore(
         commit, rows, files = work.run(seen)
     except Halted as halted:
         raise halted.cause from None
-    with suppress(Exception):  # the rows are back, and the log shows it to the next reader of the trash
+    with suppress(Exception):  # the rows are back, and the log shows that to the next reader of the trash
         trash_entries.forget(adapter, entry.name)
     return RestoreReport(
         table=adapter.table,
@@ -87,7 +87,7 @@ class _Restore:
     """One restore under way.
 
     writer       the id under which it registers and writes: two restores of one entry share the commit's id alone
-    found, held  places as they were found and as they are kept, to be released
+    found, held  positions as found and as kept, to be released
     made         copies, to be discarded
     in_doubt     an attempt was sent and its outcome is not known
     sent         copies were sent, and no answer says that they are in the table
@@ -116,7 +116,7 @@ class _Restore:
         return self.events.run_id
 
     def run(self, seen: Snapshot) -> tuple[Commit, int, int]:
-        """The commit that has the rows, how many they are, and the files that were written."""
+        """The commit that has the rows, their number, and the files that were written."""
         entry = self.entry
         if entry.state == PENDING:
             raise Unknown(
@@ -174,7 +174,7 @@ class _Restore:
             for held in self.held:
                 self.runner.release(held)
             for found in self.found:
-                with suppress(Exception):  # memory that is not freed must not hide what became of the restore
+                with suppress(Exception):  # memory that is not freed must not hide the outcome of the restore
                     self.adapter.deletes.release(found)
         if self.sent:
             registration.clean = False  # the table names these copies or another restore's: a vacuum looks
@@ -215,7 +215,7 @@ class _Restore:
         return self.loop.run(attempt, after, lambda doubt: self._settled(copies, doubt))
 
     def _landed(self, lost: Conflict) -> int | None:
-        """The version that has the rows after all: a catalog may land a commit and answer that it lost.
+        """The version that has the rows after all: a catalog may apply a commit and report that it lost.
 
         It is that commit, or the one of another restore of this entry: both carry one run id. Raises Unknown where
         the log does not show it.

@@ -35,9 +35,9 @@ MIN_BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What is gone from its place: files, bytes, by kind; files that stayed; how many batches it took.
+    """The result of the deletes: files and bytes removed, by kind; files that stayed; the number of batches.
 
-    ``stopped`` states why it stopped, if a concurrent commit made it stop.
+    ``stopped`` gives the reason if a concurrent commit stopped the deletes.
     """
 
     files: int
@@ -52,13 +52,13 @@ NOTHING = Removed(0, 0, 0, 0, {})
 
 
 def foretold(plan: VacuumPlan) -> Removed:
-    """What a removal of the plan brings if each file of it goes; what a dry run reports."""
+    """The result if each file of the plan is deleted; a dry run reports it."""
     return Removed(len(plan.files), plan.bytes, 0, 0, plan.by_kind())
 
 
 @dataclass(slots=True)
 class _Pace:
-    """At most the permitted number of files a second, over all threads."""
+    """Limits the files deleted per second, over all threads."""
 
     clock: Clock
     per_second: int | None
@@ -80,8 +80,8 @@ class _Pace:
 class Removal:
     """Deletes what a plan names, or moves it to the trash.
 
-    ``check`` is called before each batch, and raises Conflict or AdapterError where no more may go: on a log whose
-    versions cannot be locked: a user may restore an old one.
+    ``check`` is called before each batch, and raises Conflict or AdapterError if no more may be deleted: in a log whose
+    versions cannot be locked, a user may restore an old one.
     """
 
     adapter: Adapter[Any]

@@ -27,7 +27,7 @@ class Neighbours:
     def refuse_orphans(self) -> None:
         """Raise RetentionError where another table is inside or around anything that would be listed.
 
-        Raises AdapterError where that cannot be found out.
+        Raises AdapterError if that cannot be determined.
         """
         if self._known == "" and self._asked is None:
             return
@@ -40,7 +40,7 @@ class Neighbours:
         self._known, self._asked = "", None
 
     def around(self, runs: Sequence[str]) -> str:
-        """Why the folders of runs must not be listed, or files be believed dead; empty where they may."""
+        """Why the folders of runs must not be listed, or listed files must not count as dead; empty if they may."""
         if self._known is None or (self._asked is not None and not self._asked.issuperset(runs)):
             self._asked = frozenset(runs)
             try:

@@ -7,9 +7,9 @@
                  └─────────────────────────────────────────────────────────┘  Unknown: delete nothing, keep the list
                                         delete what no newer commit names, oldest version first ─► result, cursor
 
-The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it for a hint, and
-looks at each file of it again. Nothing is deleted that was not looked for in everything that stays. What the log itself
-does not explain goes only where no other table is inside or around this one's folders.
+The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it as a hint, and
+checks each file in it again. A file is deleted only after a search of everything that stays found no reference to it. A
+file that the log itself does not explain is deleted only if no other table is inside or around this one's folders.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from lakekeeper.spi.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class VacuumRequest:
-    """What a caller wants of a vacuum; ``options`` are resolved.
+    """The request of a vacuum; ``options`` are resolved.
 
     age_ms      versions that were the newest within this time stay; None: as the table says
-    older_than_ms   a time instead: versions that were the newest after it are kept
+    older_than_ms   a time in place of the age: versions that were the newest after it are kept
     named       versions that stay in any case
     streams     what streams have yet to read
     users       adapters of tables that use this one's files (shallow clones)
@@ -88,9 +88,9 @@ def vacuum(
 ) -> VacuumReport:
     """Run a vacuum on one table.
 
-    Raises RetentionError where a rule forbids it, Unsupported for ``trash`` where the storage cannot rename,
-    AdapterError where a log or the storage does not answer, Conflict where others went on committing, Rejected, or
-    Unknown: in all of these nothing was deleted. Files that could not be deleted are counted in the report.
+    Raises RetentionError if a rule forbids it, Unsupported for ``trash`` if the storage cannot rename, AdapterError if
+    a log or the storage does not respond, Conflict if others kept committing, Rejected, or Unknown: nothing was deleted
+    in any of these cases. Files that could not be deleted are counted in the report.
     """
     clock = clock or Clock()
     run_id = uuid.uuid4().hex[:16]
@@ -105,11 +105,11 @@ def vacuum(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """All that was read for one plan.
+    """Everything that was read for one plan.
 
     own         slot → intent, of this table's runs
-    dealt_with  paths that are gone or about to go
-    doubted     files of old lists stay because another table may own them: no list goes for its age
+    dealt_with  paths that are gone or will be deleted
+    doubted     files of old lists stay because another table may own them: no list is deleted for its age
     """
 
     versions: Versions
@@ -164,7 +164,7 @@ class VacuumJob:
         return self._report(done, removed, _ended(removed))
 
     def _expire(self, first: _Look) -> _Look | VacuumReport:
-        """Commit the expiry; planned again where another commit changed what the plan rests on."""
+        """Commit the expiry; plan again if another commit changed what the plan depends on."""
         look: _Look | VacuumReport = first
 
         def attempt() -> _Look | VacuumReport:
@@ -184,7 +184,7 @@ class VacuumJob:
             raise
 
     def _prepared(self) -> _Look | VacuumReport:
-        """A plan whose list and proof are written; the report where nothing is to be deleted, or not by this call."""
+        """A plan whose list and proof are written; the report if nothing is to be deleted, or not by this call."""
         look = patiently(self._look, self.clock, BEFORE_WORK)
         if look is None:
             return VacuumReport(
@@ -204,7 +204,7 @@ class VacuumJob:
         return look
 
     def _expired(self, look: _Look) -> _Look:
-        """Take what goes out of the metadata; the look without the files that a newer commit names again."""
+        """Expire the versions in the metadata; returns the look without the files that a newer commit names again."""
         if self.request.trash:  # from the trash it may come back
             return look
         plan = look.plan
@@ -223,12 +223,12 @@ class VacuumJob:
         return removal.run(look.plan, self.run_id if self.request.trash else "")
 
     def _take_over(self, look: _Look) -> None:
-        # What goes into the trash is not all that is dead: then no list goes for its age.
+        # Not every dead file is moved to the trash, so no list is deleted for its age then.
         by_age = not self.request.trash and not look.doubted
         self.records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
 
     def _finish(self, look: _Look) -> None:
-        """All that was found dead is gone: what was noted for it goes too."""
+        """All dead files are gone, so their notes are removed too."""
         self.records.finished(look.plan, look.own, look.leftovers.settled)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
@@ -238,11 +238,11 @@ class VacuumJob:
         return self.request.options.vacuum.lease_timeout_ms
 
     def _expires(self, look: _Look) -> bool:
-        """Does anything leave the metadata? Nothing on a linear log; nor for the trash, from which it may come back."""
+        """Whether the metadata loses versions: not in a linear log, nor for the trash, which can be restored."""
         return bool(look.plan.gone) and not look.versions.linear and not self.request.trash
 
     def _look(self) -> _Look | None:
-        """Read everything and plan; None for a table without a version."""
+        """Read everything and plan; None for a table without versions."""
         storage, options = self.storage, self.request.options
         all_intents = registered(self.adapter.notes)
         now = self.clock.now_ms()
@@ -289,7 +289,7 @@ class VacuumJob:
         spared = {**plan.spared, **doubted, **orphans.spared}
         plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
         if self.request.trash:
-            # What stays in the metadata has to be readable: only data comes back out of the trash.
+            # Versions that stay in the metadata have to be readable: only data comes back from the trash.
             files = tuple(file for file in plan.files if file.kind not in METADATA_KINDS)
             plan = replace(plan, files=files, expired_refs=())
         missing = (path for path, info in infos.items() if info is None)
@@ -297,13 +297,14 @@ class VacuumJob:
         return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
 
     def reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
-        """Do these versions begin before the retention does?"""
+        """Whether these versions begin before the retention does."""
         kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
         at_ms = versions.items[0].at_ms
         return at_ms is not None and at_ms <= kept.cutoff_ms
 
     def believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
-        """The garbage without what only an old list names and that may be another's; and that, each with why it stays.
+        """The garbage without files that only an old list names and that may belong to another table; and these, with
+        reasons.
 
         The list is beside the table, where others may write, and the log has forgotten the files in it. The brake was
         applied before the list was written.
@@ -319,7 +320,7 @@ class VacuumJob:
         return replace(garbage, files=files), doubted
 
     def orphans_listed(self) -> list[FileInfo]:
-        """All files of the table, listed before the log is read: what a commit names after that is named."""
+        """All files of the table, listed before the log is read: the log then names every file committed in between."""
         if not self.request.orphans:
             return []
         self.neighbours.refuse_orphans()
@@ -336,7 +337,7 @@ class VacuumJob:
         ]
 
     def seen_twice(self, unnamed: Unnamed) -> Unnamed:
-        """Orphans that a second pass finds just as the first did."""
+        """Orphans that a second check confirms."""
         again = {info.path: info for info in self.storage.files()}
         versions = self.storage.versions(None)
         still = {path for path in unnamed.infos if again.get(path) == unnamed.infos[path]}
@@ -350,7 +351,7 @@ class VacuumJob:
             age = now_ms - request.older_than_ms
         least = 0
         if age is None and options.vacuum.retention_ms is not None:
-            # A property only lengthens what is retained without it.
+            # A property can only lengthen the retention.
             if options.origins["retention-hours"] == "property":
                 least = options.vacuum.retention_ms
             else:
@@ -374,7 +375,7 @@ class VacuumJob:
         )
 
     def _used_by_others(self, paths: Sequence[str]) -> dict[str, str]:
-        """Paths that tables named by the caller use, each with which."""
+        """Paths used by tables that the caller names, each with its table."""
         spared: dict[str, str] = {}
         for user in self.request.users:
             if paths:

@@ -7,7 +7,7 @@
     vacuum/<run>/done.json        what was really gone
     intents/<slot>.json           this vacuum, until it is done
 
-Without a cursor the whole log is read again; without a list, files that a crash left stay until orphans are looked for.
+Without a cursor, the whole log is read again; without a list, files that a crash left stay until a search for orphans.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_PARTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """Up to which version the last vacuum went (None: it had none to go on from), and the extent of its backlog."""
+    """The version up to which the last vacuum deleted all garbage (None: unknown), and the extent of its backlog."""
 
     through: int | None = None
     table_uuid: str = ""
@@ -64,10 +64,10 @@ class Records:
     def versions(
         self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
     ) -> Versions:
-        """Versions since the last vacuum; all of them where its cursor is of another table that was in this place.
+        """Versions since the last vacuum; all of them if its cursor belongs to another table that was in this place.
 
-        What notes name as dead is needed by no version that was left out: where the cursor does not reach back as far
-        as the retention (the last vacuum kept less, or the note is not ours), all versions are read likewise.
+        No version that is left out needs a file that the notes name as dead: if the cursor does not reach back as far
+        as the retention (the last vacuum kept less, or the note is not ours), all versions are read too.
         """
         cursor = self._cursor = self._read_cursor()
         versions = storage.versions(cursor.through)
@@ -78,7 +78,7 @@ class Records:
         return versions if ours else storage.versions(None)
 
     def _read_cursor(self) -> _Cursor:
-        """The note of the last vacuum that finished; an empty one without a note that is any good."""
+        """The note of the last vacuum that finished; an empty one if there is no valid note."""
         text = self.notes.read(CURSOR)
         try:
             plain = json.loads(text) if text else {}
@@ -91,7 +91,7 @@ class Records:
             return _Cursor()
 
     def backlog(self, versions: Versions) -> Backlog:
-        """What the last vacuum noted, unless another table was here then. Malformed entries are skipped."""
+        """The backlog of the last vacuum, unless another table was here then. Malformed entries are skipped."""
         cursor = self._cursor
         if cursor.table_uuid != versions.table_uuid:
             return NO_BACKLOG
@@ -112,7 +112,7 @@ class Records:
         return frozenset(found)
 
     def _listed(self, intent: Intent) -> Iterator[list[str] | None]:
-        """The parts of a vacuum's list; None for one that is not there, or half written: nothing has expired yet."""
+        """The parts of a vacuum's list; None for a missing or half-written one: nothing has expired yet."""
         for number in range(intent.parts):
             text = self.notes.read(part(list_of(intent.run_id), number))
             try:
@@ -121,10 +121,10 @@ class Records:
                 yield None
 
     def before(self, plan: VacuumPlan) -> None:
-        """Write the list and the proof. Raises AdapterError where that fails: then nothing is to be deleted."""
+        """Write the list and the proof. Raises AdapterError if that fails: nothing may be deleted then."""
         parts = in_parts([file.path for file in plan.files])
         registration = self._listing(plan, parts)
-        while not registration.stands():  # another vacuum took us for dead, and our list away
+        while not registration.stands():  # another vacuum took us for dead and removed our list
             registration = self._listing(plan, parts)
         text = proof(plan, self.run_id, self.clock.now_ms())
         place = f"vacuum/{self.run_id}/proof.json"
@@ -137,7 +137,7 @@ class Records:
     def _listing(self, plan: VacuumPlan, parts: Sequence[Sequence[str]]) -> Registration:
         """Register a list of so many more parts, then write it.
 
-        The registration of an earlier attempt may be gone: another vacuum dealt with all that it listed.
+        The registration of an earlier attempt may be gone: another vacuum has deleted all that it listed.
         """
         standing = self._registration
         if standing is not None and standing.stands():
@@ -162,7 +162,7 @@ class Records:
         return standing
 
     def after(self, plan: VacuumPlan, removed: Removed) -> None:
-        """Write what was really gone; a failure here changes nothing of it."""
+        """Record what was actually deleted; a failure to write the record changes nothing."""
         record = {
             "run_id": self.run_id,
             "at_ms": self.clock.now_ms(),
@@ -175,7 +175,7 @@ class Records:
             self.notes.replace(f"vacuum/{self.run_id}/done.json", json.dumps(record))
 
     def withdrawn(self) -> None:
-        """Nothing was expired and nothing will be deleted: the list goes, unless another's was given up for it."""
+        """Nothing was expired and nothing will be deleted: remove the list, unless another list was replaced by it."""
         if self._registration is not None and not self._heir:
             self.forget(self._registration.slot, self._registration.intent)
 
@@ -185,10 +185,8 @@ class Records:
         intents: Mapping[str, Intent],
         settled: Mapping[str, Intent],
     ) -> None:
-        """All that was found dead is gone: the intents that were settled go and our own, the cursor moves on."""
-        with suppress(
-            AdapterError
-        ):  # what stays is settled by the next vacuum, at no more cost than this one
+        """All dead files are gone: remove the settled intents and our own, and advance the cursor."""
+        with suppress(AdapterError):  # the next vacuum settles what stays, at the same cost
             if plan.through is not None or plan.backlog.files:
                 self._move_on(plan)
             for slot, intent in intents.items():
@@ -212,12 +210,13 @@ class Records:
     def took_over(
         self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int | None
     ) -> None:
-        """Lists of earlier vacuums go: those of which each file is gone or in our own list, and those of the dead.
+        """Remove lists of earlier vacuums: those whose files are gone or in our own list, and those of dead ones.
 
         ``timeout_ms`` None: no run counts as dead.
 
-        Before the first delete, so that vacuums which fail time and again do not take all slots. A list of which a
-        file is still named may be of a running vacuum, which has yet to expire the versions that name it.
+        This happens before the first delete, so that vacuums that fail repeatedly do not take all slots. A list with a
+        file that is still named may belong to a running vacuum, which has yet to expire the versions that name the
+        file.
         """
         now_ms = self.clock.now_ms()
         with suppress(AdapterError):

@@ -2,8 +2,9 @@
 
     ask for strangers ─► list ─► read the log ─► not named, the format's own, old enough ─► may go
 
-The order matters: a file that is committed after the listing is named by the log that is read after it. What is young,
-or of unknown age, may be a write under way, and stays; a folder that carries the id of a dead run is as old as the run.
+The order matters: a file that is committed after the listing is named by the log that is read after it. A file that is
+young, or of unknown age, may be a write in progress, and stays; a folder with the id of a dead run is as old as the
+run.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from lakekeeper.engine.vacuum.foreign_tables import Neighbours
 from lakekeeper.spi.storage import Storage
 
 _SKEW_MS = HOUR_MS
-"""Clocks of the storage and of the process that registered may differ by so much."""
+"""The clocks of the storage and of the process that registered may differ by this much."""
 _AGELESS = "the storage does not report its age, and no version references it: a write may be in progress"
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Files of runs that died or failed; ``settled``: slot → intent, of those with nothing left to wait for.
+    """Files of runs that died or failed; ``settled``: slot → intent, once the files are old enough.
 
-    ``note`` says why files that may be there were not looked for.
+    ``note`` gives the reason if their files were not searched for.
     """
 
     files: tuple[FileInfo, ...] = ()
@@ -40,7 +41,7 @@ class Leftovers:
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """Files that go because nothing names them, as they were listed, each with why; and those that stay all the same.
+    """Files to delete because no version names them, as they were listed; and those that stay all the same.
 
     spared         file → why it stays
     unrecognised   files that no writer of the format made
@@ -52,7 +53,7 @@ class Unnamed:
     unrecognised: tuple[str, ...] = ()
 
     def only(self, paths: Collection[str]) -> Unnamed:
-        """Without those that are to go and are not in ``paths``."""
+        """Without the files to delete that are not in ``paths``."""
         return replace(self, infos={path: info for path, info in self.infos.items() if path in paths})
 
     def with_garbage(self, garbage: Garbage, grounds: Grounds) -> Garbage:
@@ -108,7 +109,7 @@ def leftovers_of(
 def unnamed_leftovers(
     storage: Storage, versions: Versions, leftovers: Leftovers, garbage: Garbage
 ) -> Unnamed:
-    """What of the leftovers goes: all that the log does not name. ``versions`` were read after they were listed."""
+    """The leftovers to delete: all that the log does not name. ``versions`` were read after they were listed."""
     known = {spelled(dead.path) for dead in garbage.files}
     candidates = {
         info.path: info for info in leftovers.files if spelled(info.path) not in known and not info.link
@@ -129,7 +130,7 @@ def orphans_of(
     options: Options,
     now_ms: int,
 ) -> Unnamed:
-    """What goes and what stays of files that were listed before ``versions`` were read."""
+    """The orphans among files that were listed before ``versions`` were read: those to delete, and those that stay."""
     grace = options.vacuum.orphan_grace_ms
     dead = {spelled(file.path) for file in garbage.files}
     last = min(now_ms - grace, _before_all_alive(intents, options, now_ms))
@@ -147,7 +148,7 @@ def orphans_of(
 
 
 def _before_all_alive(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:
-    """No registered run that is alive wrote the files last changed before this time."""
+    """No registered run that is alive wrote a file that was last changed before this time."""
     timeout = options.vacuum.lease_timeout_ms
     began = [intent.at_ms for intent in intents.values() if intent.alive(timeout, now_ms)]
     return min(began, default=now_ms) - _SKEW_MS

@@ -2,9 +2,10 @@
 
     snapshot ─► scale: who reads what, at what cost ─► candidates along the key ─► nested sets ─► those that are due
 
-It needs no levels: how large a sorted run a block is a piece of follows from its bytes and range, so that it works on
-any table, no matter which writer made the blocks. Data that arrives in key order is never rewritten, since it does not
-overlap, nor is data whose rewrite would help no query. The theory is in :mod:`lakekeeper.core.planning.ski_rental`.
+It needs no levels: the size of the sorted run that a block is a piece of follows from the block's bytes and range, so
+the policy works on any table, whichever writer made the blocks. Data that arrives in key order is never rewritten,
+since it does not overlap, nor is data whose rewrite would help no query. The theory is in
+:mod:`lakekeeper.core.planning.ski_rental`.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, en
 
 
 def _reasons(field: Field, found: Found) -> list[Reason]:
-    """Why each merge pays: files that overlap, or one that is larger than a file should be."""
+    """Why each merge pays: it merges files that overlap, or splits one that is too large."""
     rent, work = (np.trunc(side).astype(np.int64) for side in (found.weighed.rent, found.weighed.work))
     files, large = np.diff(found.edges), field.bytes[found.members[found.edges[:-1]]] > field.max_bytes
     one, many = files == 1, files > 1
@@ -111,7 +112,7 @@ def _reasons(field: Field, found: Found) -> list[Reason]:
 
 
 def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env) -> list[Choice]:
-    """Why each candidate that is in no merge is left, and what it would take."""
+    """Why each candidate outside the merges is left, and when it would be due."""
     free = np.ones(len(field), dtype=np.bool_)
     free[found.members] = False
     if not free.any():

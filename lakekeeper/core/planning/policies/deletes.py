@@ -1,16 +1,16 @@
 """``deletes``: rewrites blocks with too many deleted rows (the deleted tuples of Relyt's auto table service).
 
-A reader reads a deleted row and throws it away, and opens the deletes themselves besides. A block is due where
+A reader reads a deleted row and discards it, and also opens the deletes themselves. A block is due if
 
-* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` of a fresh block,
-  5 % (Relyt's default) of one of seven days, falling further with age (``planning.time_decay``), so that all
-  deleted rows are cleaned up in the end, whether queries read them or not; or
+* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` for a fresh block, 5 % (Relyt's
+  default) for a block of seven days, falling further with age (``planning.time_decay``), so that all deleted rows are
+  cleaned up in the end, whether queries read them or not; or
 * opening its deletes has cost queries 0.7 times what a rewrite costs (``planning.ski_rental``): many delete
   files on one block, as a stream of upserts leaves them, or deletes as large as the block.
 
-Where the log does not say how many rows are deleted (equality deletes, position deletes of a whole partition, two
-deletes that may name one row), the share is an average: rows that the deletes name, by the rows of all blocks of the
-partition that they may apply to.
+If the log does not record how many rows are deleted (equality deletes, position deletes of a whole partition, two
+deletes that may name one row), the share is an average: the rows that the deletes name, divided by the rows of all
+blocks of the partition to which they may apply.
 
     delete, 100 rows   ·  ·   ·     ·  ·      applies to    |--a--|--b--|--c--|--d--|    25 of each, not 100
 
@@ -18,8 +18,8 @@ Neighbours along the key that are due go together, so that ten half-empty files 
 
     due |--|   due |--|   stays |--------|   due |--|          {1, 2} are merged, the third is written again alone
 
-A group reads no more than one task sorts without a shuffle. The level stays: this is no merge of the LSM kind. It
-ends because no delete applies to what was written.
+A group reads no more than one task sorts without a shuffle. The blocks keep their level, since this is not a merge as
+in an LSM tree. The policy ends because no delete applies to the outputs.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ _ROW_BYTES = 8  # of a delete file whose number of rows is not recorded: no row 
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Groups of neighbours that are due, those first that free the largest share of what they read.
+    """Groups of neighbours that are due; those that free the largest share of their input come first.
 
-    ``old_ratio`` is the threshold of a block of seven days; not below ``delete-ratio-threshold``: age does not count.
+    ``old_ratio`` is the threshold of a block of seven days; if it is not below ``delete-ratio-threshold``, age does not
+    count.
     """
 
     name: str = "deletes"
@@ -89,7 +90,7 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """Per block: does any delete apply, is the number of deleted rows known, their share (or what it is on average).
+    """Per block: whether any delete applies, whether the number of deleted rows is known, and their (average) share.
 
     due        the share is at the threshold, or the rent 0.7 times the work
     falls      thresholds fall as blocks age
@@ -129,7 +130,7 @@ def _judge(snapshot: Snapshot, candidates: Index, options: Options, env: Env, ol
 
 
 def _shares(snapshot: Snapshot) -> Shares:
-    """Per block the deleted share of its rows; where it is not known, what it is on average."""
+    """Per block the deleted share of its rows; an average if it is not known."""
     blocks, place = snapshot.blocks, place_of(snapshot)
     rows = np.maximum(blocks.rows, 1)
     unknown = blocks.deleted_rows == UNKNOWN
@@ -142,7 +143,7 @@ def _shares(snapshot: Snapshot) -> Shares:
 
 
 def _freed(blocks: BlockSet, found: _Judged, at: Index) -> float:
-    """The share of what the group reads that no query has to read after it: dead rows, and the deletes themselves."""
+    """The share of the group's input that no query reads after the merge: deleted rows, and the deletes."""
     read, deletes = blocks.bytes[at], blocks.delete_bytes[at]
     spared = float((found.share[at] * read).sum() + deletes.sum())
     return spared / max(int(read.sum() + deletes.sum()), 1)
@@ -191,7 +192,7 @@ def _due_at(found: _Judged, at: Index) -> list[Reason]:
 
 
 def _below(found: _Judged) -> Reason | None:
-    """Why blocks with deletes are left, and when they would not be; thresholds are rounded up to 0.1 %."""
+    """Why blocks with deletes are left, and when they would be due; thresholds are rounded up to 0.1 %."""
     under = found.applies & ~found.due
     if not under.any():
         return None

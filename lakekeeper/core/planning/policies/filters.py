@@ -7,8 +7,8 @@ other filters and the statistics do not exclude. With a Bloom filter it reads on
     paid(b)     lookups that open b, since b was added · saving(b)
     due         paid(b) ≥ 0.7 · (ρ · bytes + O)
 
-v is the number of values that a lookup asks for. How many rows have each value is unknown and taken to be one: who
-asks for a filter says that the column is selective. ``filter`` is 1 MiB for each row group of 128 MiB, so that small
+v is the number of values that a lookup asks for. The number of rows with each value is unknown and assumed to be one,
+since a filter is requested for a selective column. ``filter`` is 1 MiB for each row group of 128 MiB, so that small
 files are never due.
 
 Neighbours of one level that are due are rewritten together, and keep their level.
@@ -43,9 +43,9 @@ _ROW_GROUP_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Groups of blocks that are due, most paid per work first.
+    """Groups of blocks that are due; those that have paid most per work come first.
 
-    columns      those that the table asks filters for
+    columns      those for which the table requests filters
     unfiltered   paths of the blocks that lack one; None: not known, any may
     every        lookups need not have paid for it
     """
@@ -88,7 +88,7 @@ class Filters:
         return np.zeros(0, np.intp) if isinstance(found, Reason) else np.flatnonzero(found.due)
 
     def explained(self, plan: Plan, snapshot: Snapshot, options: Options, env: Env) -> Plan:
-        """The plan of these choices with what lookups read before and after it, instead of queries on the key."""
+        """The plan of these choices with its effect on lookups instead of queries on the key."""
         found = self._weighed(snapshot, options, env)
         if isinstance(found, Reason) or plan.prediction is None or not isinstance(plan.tasks, Tasks):
             return plan

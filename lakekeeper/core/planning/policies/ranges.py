@@ -6,7 +6,7 @@
         ────┘     └─────┘   └──────
             batch 1     batch 2             disjoint, so they are merged side by side
 
-Taking the peak alone would pick too few blocks to better the average.
+The peak alone would select too few blocks to lower the average.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """``sizes``: small neighbours of one level, partition and spec are packed together (small files).
 
-With a cluster key, neighbours are neighbours along the key. Two small blocks with a larger one wholly between
-them are not neighbours: packing them would stretch one file over the other.
+With a cluster key, neighbours are neighbours along the key. Two small blocks with a larger one entirely between them
+are not neighbours: a packed file would span the larger one.
 
     small |--|   |--| small   large |--------|   small |--|          {1, 2} are packed, the third is alone
 
-Files are packed by tiers: one joins where its group weighs at least twice as much as it does, or makes a full file. So
-each time a byte is packed its file doubles, and it is packed O(log) times however small commits are:
+Files are packed by tiers: a file joins a group that weighs at least twice as much as the file does, or that makes a
+full file. So a file at least doubles each time a byte is packed, and each byte is packed O(log) times however small
+commits are:
 
     ▂▂         packed            █▂▂        one is larger than the others together: only these are packed
     █▂▂▂▂▂     packed            █ ▄
@@ -16,8 +17,8 @@ The factor is 2 while the oldest of the group is new and falls to 1 at seven day
 the last few of a stream are packed too. A group has ``min-input-files`` and must come out as fewer files than went in;
 packing keeps the level, since it does not count as a merge of the LSM kind.
 
-Packing is for queries that read many files: each costs its opening. Where a workload is known, and for its queries the
-packed files cost more than the small ones (point queries read larger files then), they are left.
+Packing helps queries that read many files, since opening each one costs. If a workload is known, and the packed files
+would cost its queries more than the small ones (point queries would read larger files), the small files are left.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ GROWTH = 2.0
 """How many times as much as its largest file a fresh group weighs."""
 _OLD = 1.0  # the same at seven days
 _ROW_SLACK = 0.6
-_OVER = 1.1  # a writer exceeds the target by a tenth rather than leave a small file
+_OVER = 1.1  # a writer exceeds the target by up to a tenth to avoid a small file
 _UNIT = 1 << 30  # one file's worth in whole numbers
 
 
@@ -110,7 +111,7 @@ class Sizes:
 
 
 def _waiting(facts: _Facts, found: list[Index], free: Bools, fewest: int) -> list[tuple[Index, Reason]]:
-    """Small files in no group: those with too few neighbours, and those whose neighbours are too light."""
+    """Small files outside the groups: those with too few neighbours, and those whose neighbours are too small."""
     if not free.any():
         return []
     missing = np.zeros(len(free), np.int64)
@@ -130,7 +131,7 @@ def _waiting(facts: _Facts, found: list[Index], free: Bools, fewest: int) -> lis
 class _Facts:
     """Per block its live bytes, how many times as much its group has to weigh, and the output files that it fills.
 
-    ``full`` are the bytes from which on a file is small no more.
+    ``full`` are the bytes from which a file is not small.
     """
 
     size: Floats
@@ -167,7 +168,7 @@ def _grows(facts: _Facts, part: Index) -> bool:
 
 
 def _filled(weight: Floats, members: Index) -> list[Index]:
-    """All of a group where it is sure to come out as fewer files; else what fits into single files."""
+    """The whole group if it certainly becomes fewer files; else the parts that fit into single files."""
     total = float(weight[members].sum())
     if total <= 1 or 2 * total + 1 < len(members):
         return [members]
@@ -178,7 +179,7 @@ def _filled(weight: Floats, members: Index) -> list[Index]:
 def _paying(
     snapshot: Snapshot, candidates: Index, packs: list[Index], options: Options, env: Env
 ) -> tuple[list[Index], list[Index]]:
-    """Groups that queries gain by, and those that they do not."""
+    """Groups from which queries gain, and those from which they do not."""
     if not packs:
         return [], []
     scale = scale_of(snapshot, options, env.now_ms, env.workload)

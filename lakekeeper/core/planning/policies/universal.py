@@ -2,16 +2,16 @@
 :mod:`lakekeeper.core.planning.sorted_runs`.
 
 In each partition and spec the newest blocks of level 0 and the levels above them are sorted runs. A few of the newest
-become one, of a level below the next; now and then all become one, of the highest level.
+runs become one, on the level below the next run; now and then, all runs become one, on the highest level.
 
 A block that overlaps nothing and is full is left, and counts in no run: Paimon would raise its level without
-rewriting it, and our levels are written with the file. So data in the order of the key is not rewritten.
+rewriting it, and our levels are written with the file. So data in key order is not rewritten.
 
     unit   |--a--| |--b---|            |-d-|            groups {a, b} and {d, e}: no file is stretched over c
              |---e---------|  |---c---|  |--e--|
 
-Paimon knows no constant blocks; here full ones are frozen, as by the other policies. Their merge would give them back
-as they are, and as runs of their own they would ask for it each time.
+Paimon knows no constant blocks; here full ones are frozen, as by the other policies. A merge would return them
+unchanged, and as runs of their own they would trigger it each time.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from lakekeeper.core.units import Ints
 class Universal:
     """The unit of each partition that a rule names, cut along the key where it exceeds the bounds of a group.
 
-    Besides the options ``universal.*``: ``levels``, level 0 among them, by default one more than the trigger; and three
-    rules of Paimon that are off by default, as they are there (:mod:`lakekeeper.core.planning.sorted_runs`).
+    Besides the options ``universal.*``: ``levels``, including level 0, by default one more than the trigger; and three
+    rules of Paimon that are off by default, as in Paimon (:mod:`lakekeeper.core.planning.sorted_runs`).
     """
 
     name: str = "universal"
