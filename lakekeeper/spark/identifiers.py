@@ -154,7 +154,7 @@ def _no_answer(catalog: str, error: BaseException) -> str:
         return (
             f"catalog '{catalog}' refuses access (check {conf}.token or {conf}.credential): {reason(error)}"
         )
-    return f"catalog '{catalog}' does not answer: {reason(error)}"
+    return f"catalog '{catalog}' does not respond: {reason(error)}"
 
 
 def _current_namespace(manager: Any, catalog: str) -> list[str]:

@@ -128,7 +128,7 @@ def test_a_catalog_that_does_not_answer_is_reported_by_its_last_cause(
     """A typo in the path of a SQLite catalog."""
     given = ["--catalog", f"typo=jdbc:sqlite:{tmp_path}/no/catalog.db"]
     cause = (
-        "catalog 'typo' does not answer: SQLiteException: [SQLITE_CANTOPEN] Unable to open the database file"
+        "catalog 'typo' does not respond: SQLiteException: [SQLITE_CANTOPEN] Unable to open the database file"
     )
     said = run("info", "typo.db.t", *given)
     assert (said.code, said.out) == (1, "")

@@ -200,7 +200,7 @@ def test_a_catalog_that_is_down_stops_no_other_table(fleet: Fleet, once: Once) -
         fleet.spark.conf.set(key, value)
     patterns = ["away.db.*", f"{fleet.space}.*", "icx.db.*", "ice.dbx_*.*", "a.b.c.*"]
     code, said, err = once({"auto.tables": ",".join([*patterns, "away.db.t"]), "cluster-by": "k"})
-    refused = "catalog 'away' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9"
+    refused = "catalog 'away' does not respond: HttpHostConnectException: Connect to http://127.0.0.1:9"
     assert code == 1
     assert by_table(said) == {table: "done", "away.db.t": "failed"}
     assert reasons_of(said)["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")

@@ -211,7 +211,7 @@ def test_each_catalog_of_a_session_is_checked(spark: SparkSession, confs: Runtim
     assert findings["catalog hdp"].ok
     away = findings["catalog away"]
     assert not away.ok
-    assert "catalog 'away' does not answer: HttpHostConnectException: Connect to" in away.found
+    assert "catalog 'away' does not respond: HttpHostConnectException: Connect to" in away.found
     assert "spark.sql.catalog.away.*" in away.advice
 
 

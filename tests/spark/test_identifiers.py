@@ -173,9 +173,9 @@ def test_a_pattern_of_paths_is_a_path(spark: SparkSession) -> None:
         ("icx.names.*", "this session has no catalog 'icx' (it has: "),
         (
             "down.names.*",
-            "catalog 'down' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9",
+            "catalog 'down' does not respond: HttpHostConnectException: Connect to http://127.0.0.1:9",
         ),
-        ("lost.names.*", "catalog 'lost' does not answer: SQLiteException: [SQLITE_CANTOPEN]"),
+        ("lost.names.*", "catalog 'lost' does not respond: SQLiteException: [SQLITE_CANTOPEN]"),
     ],
 )
 def test_a_pattern_that_cannot_be_expanded_stops_no_other(
@@ -209,9 +209,9 @@ def test_a_namespace_that_cannot_be_listed_fails_no_other(
     [
         (
             "down.names.events",
-            "catalog 'down' does not answer: HttpHostConnectException: Connect to http://127.0.0.1:9",
+            "catalog 'down' does not respond: HttpHostConnectException: Connect to http://127.0.0.1:9",
         ),
-        ("lost.names.events", "catalog 'lost' does not answer: SQLiteException: [SQLITE_CANTOPEN]"),
+        ("lost.names.events", "catalog 'lost' does not respond: SQLiteException: [SQLITE_CANTOPEN]"),
     ],
 )
 def test_a_catalog_that_is_down_has_not_lost_the_table(

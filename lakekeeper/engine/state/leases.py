@@ -160,8 +160,9 @@ class Registration:
 
     def _dead(self) -> Rejected:
         return Rejected(
-            f"run {self.intent.run_id} took longer than vacuum.intent-timeout-hours, or its registration is gone: "
-            "a vacuum may have deleted its files, so nothing was committed. Run it again, or raise the timeout"
+            f"run {self.intent.run_id} did not renew its registration within vacuum.intent-timeout-hours, or the "
+            "registration is gone: a vacuum may have deleted its files, so nothing was committed. Run it again, or "
+            "raise the timeout"
         )
 
     def note(self, **changed: Any) -> None:
@@ -193,7 +194,8 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
         if place is None:
             raise AdapterError(
                 f"{table}: {SLOTS} runs are registered on it; nothing was written. Some were killed, or failed and "
-                "left files: run vacuum, which cleans up after those older than vacuum.intent-timeout-hours"
+                "left files: run vacuum, which cleans up after a run once vacuum.intent-timeout-hours and "
+                "vacuum.orphan-grace-hours have passed since it last renewed its registration"
             )
         notes.replace(place, text)
     return Registration(notes, place, intent, clock)

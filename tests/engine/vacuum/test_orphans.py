@@ -142,7 +142,10 @@ def test_a_run_past_its_timeout_writes_nothing() -> None:
 
     report = maintain(scene.adapter, scene.runner, scene.request("sizes"), observer=sleep, clock=clock)
     assert {group.status for group in report.groups} == {"failed"}
-    assert all("took longer than vacuum.intent-timeout-hours" in str(group.detail) for group in report.groups)
+    assert all(
+        "did not renew its registration within vacuum.intent-timeout-hours" in str(group.detail)
+        for group in report.groups
+    )
     assert set(table.disk) == disk
 
 
