@@ -52,7 +52,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
     down = keep is not None and any(fault.startswith("down") for fault in trace.faults)
     expected: dict[type[BaseException], bool] = {
         Conflict: True,
-        Rejected: "rejected" in trace.faults or "took longer than" in said,
+        Rejected: "rejected" in trace.faults or "did not renew its registration" in said,
         Unknown: any(fault.startswith("unknown") for fault in trace.faults),
         Stop: any(fault.startswith("stop") for fault in trace.faults),
         # A delete that cannot read its table reports it; a rewrite loses only that group.
