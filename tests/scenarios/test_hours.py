@@ -119,7 +119,9 @@ def test_finished_groups_are_committed_before_an_unrenewable_registration_ends()
     request = scene.request(options={"max-concurrent-file-group-rewrites": 1})
     report = maintain(scene.adapter, scene.runner, request, clock=hours.clock, observer=observer)
     assert [g.status for g in report.groups] == ["committed"] * 5 + ["failed"] * 3
-    assert all("did not renew its registration" in str(g.detail) for g in report.groups if g.status == "failed")
+    assert all(
+        "did not renew its registration" in str(g.detail) for g in report.groups if g.status == "failed"
+    )
     assert scene.table.fingerprint() == before
     assert scene.table.leftovers() == set()
 
