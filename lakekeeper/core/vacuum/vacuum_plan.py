@@ -49,7 +49,7 @@ def region_of(kind: str) -> Region:
 class Dead:
     """A file that no kept version names.
 
-    ``path`` is a full location, decoded. ``version`` is the version that dropped the file, or the last one that names it
+    ``path`` is a full location, decoded. ``version`` is the version that dropped the file, or the last that names it
     if the format records no more; ``order`` is its place in time, by which deletes are ordered. ``logged``: the log
     itself shows that the file was part of the table and was removed, so that its deletion is expected.
     """
