@@ -41,7 +41,7 @@ class Recluster:
 
 
 def reclustered_table(spark: SparkSession, statement: str) -> Recluster | None:
-    """The statement as a request; None for another statement. Raises OptionError for clauses that do not fit together."""
+    """The statement as a request; None for another statement. Raises OptionError for invalid clauses."""
     found = _RECLUSTER.fullmatch(statement)
     if found is None:
         return None
