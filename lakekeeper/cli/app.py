@@ -492,7 +492,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             pass
         except Exception as error:
-            # Of calls that an interrupt cut off, many fail in their own way.
+            # Many calls fail with an error of their own when an interrupt cuts them off.
             if not interrupts.signal:
                 return _failed(error, as_json)
         interrupts.settle()
@@ -502,7 +502,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: Exception, as_json: bool) -> int:
-    """Say what went wrong; the exit code."""
+    """Report an error; returns the exit code."""
     if isinstance(error, LakekeeperError):
         return failed(type(error).__name__, str(error), 2 if isinstance(error, OptionError) else 1, as_json)
     if hasattr(error, "format_message"):  # click's own, which Typer carries or imports by its version
@@ -516,7 +516,7 @@ def _failed(error: Exception, as_json: bool) -> int:
 
 
 def _last_words(stderr: int, *, as_json: bool) -> None:
-    """As :func:`failed`, past all buffers and locks: from a signal handler, to this descriptor."""
+    """As :func:`failed`, but from a signal handler: writes to this descriptor, without buffers and locks."""
     cursor = b"\n\x1b[?25h" if os.isatty(stderr) else b""  # a progress bar hides it
     os.write(stderr, cursor + f"lakekeeper: {_INTERRUPTED}\n".encode())
     if as_json:
@@ -536,7 +536,7 @@ def _call(
 
 
 def _reported(setup: Setup, report: MergeReport) -> int:
-    """Show a report. A run that lost groups and committed none has failed."""
+    """Show a report; returns the exit code. A run that lost groups and committed none has failed."""
     setup.show(report)
     statuses = {group.status for group in report.groups}
     return 1 if statuses & {"failed", "dropped"} and "committed" not in statuses else 0

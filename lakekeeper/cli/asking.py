@@ -9,13 +9,13 @@ import typer
 
 
 def require_terminal() -> None:
-    """Raise a usage error where no terminal can answer a prompt."""
+    """Raise a usage error if there is no terminal to answer a prompt."""
     if not sys.stdin.isatty():
         raise typer.BadParameter("required without a terminal to confirm at", param_hint="--yes")
 
 
 def agreed(question: str) -> bool:
-    """Ask for confirmation at the terminal; a usage error without one."""
+    """Ask for confirmation at the terminal; raises a usage error without a terminal."""
     require_terminal()
     try:
         return typer.confirm(question, err=True)
@@ -26,7 +26,7 @@ def agreed(question: str) -> bool:
 
 
 def failed(kind: str, message: str, code: int, as_json: bool) -> int:
-    """One line on stderr, and an object on stdout with --json; returns the exit code."""
+    """Report a failure as one line on stderr, and with --json as an object on stdout; returns the exit code."""
     typer.echo(f"lakekeeper: {message}", err=True)
     if as_json:
         typer.echo(json.dumps({"error": {"type": kind, "message": message}}))

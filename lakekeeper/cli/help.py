@@ -1,4 +1,4 @@
-"""How the help of commands reads in 80 columns."""
+"""Formats the help of commands for 80 columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Command(TyperCommand):
         super().__init__(*given, **named)
         for parameter in self.params:
             if parameter.param_type_name == "argument" and hasattr(parameter, "display_type"):
-                parameter.display_type = _untyped  # of this object alone
+                parameter.display_type = _untyped  # changes this object alone
 
 
 def _untyped(_: Any) -> str:
@@ -23,7 +23,7 @@ def _untyped(_: Any) -> str:
 
 
 def plain_arguments(app: typer.Typer) -> None:
-    """Let all commands of ``app`` list their arguments by name alone, also those of its groups."""
+    """Make all commands of ``app`` and of its groups list their arguments by name alone."""
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:

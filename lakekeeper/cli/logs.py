@@ -1,4 +1,4 @@
-"""Where the command line sends the log of the library: to stderr as text, or as one JSON object a line."""
+"""Sends the log of the library to stderr, as text or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FACTS = (*RUN_FACTS, "application")
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, level, message, and the facts of a run where it has them.
+    """A record as one JSON object: time, level, message, and the facts of a run if it has them.
 
-    ``application`` is that of heavy tasks, where the record comes from there.
+    ``application`` names the application of heavy tasks if the record comes from it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -32,7 +32,7 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def logs(*, as_json: bool) -> Iterator[None]:
-    """While a command runs. Without ``as_json``, phases are left to the progress display, which shows the same."""
+    """Log while a command runs. Without ``as_json``, phases are left out: the progress display shows them."""
     logger = logging.getLogger("lakekeeper" if as_json else "lakekeeper.events")
     handler: logging.Handler = logging.NullHandler()
     level, propagates = logger.level, logger.propagate

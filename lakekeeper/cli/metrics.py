@@ -22,15 +22,15 @@ class Watched:
         self.metrics = ServiceMetrics(ended_ms=self._clock.now_ms())  # replaced as a whole: no lock is needed
 
     def ended(self, report: AutoReport) -> None:
-        """A pass has ended."""
+        """Record a pass that ended with a report."""
         self.metrics = self.metrics.after(report, self._clock.now_ms())
 
     def failed(self, error: str) -> None:
-        """A pass has raised."""
+        """Record a pass that raised an error."""
         self.metrics = self.metrics.after_error(error, self._clock.now_ms())
 
     def health(self) -> tuple[bool, str]:
-        """Whether passes go on, and a JSON object that says why not."""
+        """Whether passes keep running, and a JSON object with the status, the number of passes and the last error."""
         metrics = self.metrics
         healthy = metrics.healthy(self._clock.now_ms(), self._pause_ms, _LONGEST_PASS_MS)
         plain = {"status": "ok" if healthy else "failing", "passes": metrics.passes, "error": metrics.error}

@@ -1,7 +1,7 @@
-"""The page of a service over HTTP: for anyone who reaches the address to read, and with a token to pause tables.
+"""The page of a service over HTTP: anyone who reaches the address can read it; pausing a table requires a token.
 
-A request is refused unless its Host header names this server: a page of another site, whose name was made to lead to
-the loopback interface, cannot read it. A change is a POST that carries the token, so no other page can make one either.
+A request is refused unless its Host header names this server, so that a page of another site, whose name resolves to
+the loopback interface, cannot read it. A change is a POST with the token, so no other page can make a change either.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class PageSettings:
-    """Where the page is served, and who may change something there.
+    """Where the page is served, and who may change something on it.
 
     address      PORT or HOST:PORT; None: there is no page
     extra_hosts  names under which browsers may reach it, besides those of the loopback interface
-    token        what a change must carry; empty: there are no changes. Never shown.
+    token        the token that a change requires; empty: no changes are possible. Never shown.
     """
 
     address: str | None
@@ -56,7 +56,7 @@ class PageSettings:
     token: str = field(default="", repr=False)
 
     def check(self) -> None:
-        """Raises OptionError for an address that others reach without a name that allows it, and for a short token."""
+        """Raises OptionError for an address beyond the loopback interface without host names, or for a short token."""
         if self.address is None:
             return
         host, _ = parse_address("--ui", self.address)
@@ -80,7 +80,7 @@ class PageSettings:
 
 @dataclass(frozen=True)
 class ServicePages:
-    """What the pages of a service are made of."""
+    """The sources of the pages of a service."""
 
     settings: PageSettings
     watched: Watched
@@ -90,7 +90,7 @@ class ServicePages:
     clock: Clock = field(default_factory=Clock)
 
     def view(self) -> ServiceView:
-        """What there is to see now."""
+        """What the page shows now."""
         return ServiceView(
             self.clock.now_ms(),
             self.pause_ms,
@@ -102,7 +102,7 @@ class ServicePages:
         )
 
     def operations(self, name: str = "") -> tuple[Operation, ...] | None:
-        """The newest operations, of one table or of all; None without a history, or while it cannot be read."""
+        """The newest operations of one table or of all; None without a history, or if it cannot be read."""
         if self.history.file is None:
             return None
         try:
@@ -112,12 +112,12 @@ class ServicePages:
             known = TableId("", "", name.removeprefix("file:"))
             tables = [table for table in store.tables() if str(table) == name or known.matches(str(table))]
             return tuple(each for table in tables for each in store.operations(table, limit=_OPERATIONS))
-        except Exception as error:  # the page shows the rest
+        except Exception as error:  # the page shows everything else
             _LOG.debug("the history cannot be read: %s", reason(error))
             return None
 
     def change(self, form: Mapping[str, list[str]]) -> tuple[int, str]:
-        """Pause or resume a table as a form says: the status of the answer, and a message where it was refused."""
+        """Pause or resume the table that a form names: the status of the response, and a message if it was refused."""
         given = form.get("token", [""])[0]
         if not self.settings.token or not hmac.compare_digest(given.encode(), self.settings.token.encode()):
             return 403, "The token is not the one of this service."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """An observer. It is called from worker threads too, and must never raise: that would halt the run."""
+    """An observer. It is also called from worker threads, and must never raise: an error would halt the run."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -32,13 +32,13 @@ class Progress:
         self._end_bar()
 
     def say(self, text: str) -> None:
-        """One line, whatever the display is."""
+        """Print one line, whatever the display is."""
         if not self._quiet:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
-        # A closed stderr or a display that fails costs the progress, not the run.
+        # If stderr is closed or the display fails, only the progress is lost, not the run.
         with self._lock, contextlib.suppress(Exception):
             show = getattr(self, f"_{phase}", None)
             if show is not None and not self._quiet:

@@ -94,7 +94,7 @@ def release(
 
 
 def _is_named(table: str, patterns: Sequence[str] | None) -> bool:
-    """Whether a table, by its name in automatic runs, is one that is named; without names, each is."""
+    """Whether a table, given by its name in automatic runs, matches one of the patterns; true without patterns."""
     known = TableId("", "", table.removeprefix("file:"))
     return not patterns or any(known.matches(pattern) for pattern in patterns)
 
@@ -102,7 +102,7 @@ def _is_named(table: str, patterns: Sequence[str] | None) -> bool:
 def _operations(
     store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None
 ) -> tuple[Operation, ...]:
-    """Operations of the tables that are named, newest first within each table."""
+    """Operations of the named tables, newest first within each table."""
     since_ms = None if since is None else Clock().now_ms() - _age_ms(since)
     patterns = [str(Path(name).absolute()) if _is_path(name) else name for name in tables or ()]
     found = [table for table in store.tables() if not patterns or any(map(table.matches, patterns))]

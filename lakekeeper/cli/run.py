@@ -21,7 +21,7 @@ from lakekeeper.errors import OptionError
 from lakekeeper.spark.installation import SUBMIT_ARGS
 
 _OF_A_COMMAND = frozenset({"catalog", "warehouse", "as_json", "quiet", "log_json"})
-_RESOURCE = "pyspark-shell"  # what PySpark submits, after all options
+_RESOURCE = "pyspark-shell"  # PySpark's own application, after all options
 
 
 def add_to(app: typer.Typer) -> None:
@@ -61,7 +61,7 @@ def run(
 
 
 def submit_args(given: str, arguments: Sequence[str]) -> str:
-    """PYSPARK_SUBMIT_ARGS with more options behind those given: spark-submit lets the last one win."""
+    """PYSPARK_SUBMIT_ARGS with further options after the given ones: in spark-submit, the last one wins."""
     *options, resource = shlex.split(given) or [_RESOURCE]
     return shlex.join([*options, *arguments, resource])
 

@@ -27,7 +27,7 @@ def main(program: str) -> None:
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=program, __builtins__=__builtins__, __cached__=None)
     ours, sys.modules["__main__"] = sys.modules["__main__"], module
-    module.__dict__["__lakekeeper_runner__"] = ours  # a module that nothing names is emptied
+    module.__dict__["__lakekeeper_runner__"] = ours  # a module without references is cleared
     try:
         code = compile(Path(program).read_bytes(), program, "exec")
         exec(code, module.__dict__)  # noqa: S102 - the program that the user names
@@ -36,7 +36,7 @@ def main(program: str) -> None:
             _finish()
         raise
     except Exception as error:
-        own = error.__traceback__  # this frame, which `python PROGRAM` would not show
+        own = error.__traceback__  # starts with this frame, which `python PROGRAM` would not show
         error = error.with_traceback(own and own.tb_next)
         sys.excepthook(type(error), error, error.__traceback__)
         raise SystemExit(1) from None
@@ -50,7 +50,7 @@ def _hook() -> None:
     """
     try:
         from pyspark.sql import SparkSession
-    except ImportError:  # the program reports it, if it needs it
+    except ImportError:  # the program reports the error if it needs PySpark
         return
     create: Any = SparkSession.Builder.getOrCreate
     begin: Any = SparkSession.__init__
@@ -99,7 +99,7 @@ def _install(session: Any) -> None:
 
 
 def _finish() -> None:
-    """A last pass over the tables that the program wrote, before its session ends."""
+    """Run a last pass over the tables that the program wrote, before its session ends."""
     while _handles:
         _finish_one(_handles.pop())
 

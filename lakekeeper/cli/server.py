@@ -18,7 +18,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class Answering(BaseHTTPRequestHandler):
     """Answers a request with one text. Requests are not logged, and answers hide the version of Python."""
 
-    timeout = 10  # seconds without a byte, after which a connection is closed
+    timeout = 10  # a connection is closed after so many seconds without a byte
     server_version = "lakekeeper"
     sys_version = ""
 
@@ -43,7 +43,7 @@ def serving(
 ) -> Iterator[tuple[str, int] | None]:
     """Serve while the context lasts, at ``PORT`` or ``HOST:PORT``; yields the address, None without one.
 
-    Raises OptionError, which names the ``option``, for an address that cannot be served at.
+    Raises OptionError, which names the ``option``, for an address that cannot be bound.
     """
     if address is None:
         yield None
@@ -54,7 +54,7 @@ def serving(
     except OSError as error:
         raise OptionError(option, address, f"an address that is free ({error.strerror})") from error
     server.daemon_threads = True
-    # The interval is how long the end of a command may wait for the server; by default, half a second.
+    # The end of a command may wait for the server for this long; the default is half a second.
     serve = partial(server.serve_forever, poll_interval=0.05)
     thread = threading.Thread(target=serve, name="lakekeeper-http", daemon=True)
     thread.start()

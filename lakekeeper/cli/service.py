@@ -1,7 +1,7 @@
 """``lakekeeper auto``: passes over many tables, until it is stopped.
 
 On the first SIGTERM or SIGINT, work in progress is committed and nothing more is started; a second one interrupts: jobs
-are cancelled, and uncommitted work is in no table.
+are cancelled, and uncommitted work is discarded.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def repeat(
     metrics: str | None = None,
     page: PageSettings | None = None,
 ) -> int:
-    """Passes with a pause between them; the exit code of the last one, 130 where a signal cut it short.
+    """Run passes with a pause between them; the exit code of the last one, or 130 if a signal cut it short.
 
-    ``metrics`` is the address at which the service is watched by programs, ``page`` says where by people.
+    ``metrics`` is the address of the metrics, which programs read; ``page`` has the settings of the page for people.
     """
     page = page or PageSettings(None)
     page.check()
@@ -93,7 +93,7 @@ def _passes(
 
 @dataclass(frozen=True)
 class _Service:
-    """State shared by all passes; ``backoffs`` is what a pass remembers for the next one, None for a single pass."""
+    """State shared by all passes; ``backoffs`` carries lost races to the next pass, and is None for a single pass."""
 
     setup: Setup
     spark: SparkSession
@@ -106,7 +106,7 @@ class _Service:
     lane: Lane | None
 
     def one_pass(self, stopping: Callable[[], bool], *, dry_run: bool) -> tuple[int, bool]:
-        """The exit code, and whether every table was processed."""
+        """Run one pass: its exit code, and whether every table was processed."""
         from lakekeeper import fleet
 
         setup = self.setup
@@ -124,11 +124,11 @@ class _Service:
                     lane=self.lane,
                 )
         except OptionError:
-            raise  # it would be invalid in the next pass too
+            raise  # the option would be invalid in the next pass too
         except Exception as error:
             if self.backoffs is None:
                 raise
-            # A catalog that is down now may be up at the next pass.
+            # A catalog that does not respond now may respond in the next pass.
             text = reason(error)
             self.watched.failed(text)
             typer.echo(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))

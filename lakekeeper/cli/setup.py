@@ -65,7 +65,7 @@ class Setup:
 
     @property
     def silent(self) -> bool:
-        """Whether stderr is left to the log and to errors."""
+        """Whether stderr is reserved for the log and for errors."""
         return self.quiet or self.log_json
 
     def confs(self) -> dict[str, str]:
@@ -84,13 +84,13 @@ class Setup:
         return resolved
 
     def session(self) -> SparkSession:
-        """The session: a new one, or the one that is running."""
+        """The session: a new one, or the running one."""
         from lakekeeper.spark.installation import use_pyspark
         from lakekeeper.spark.session import local_session
         from lakekeeper.spark.shims import shim
 
         use_pyspark()
-        shim().silence_errors()  # here each error is reported once, on one line
+        shim().silence_errors()  # the command reports each error once, on one line
         catalogs = pairs(
             "--catalog", self.catalog or (), "name=type:uri, e.g. ice=jdbc:sqlite:/data/catalog.db"
         )
@@ -125,8 +125,8 @@ SESSION = frozenset({"catalog", "warehouse", "master"})
 def with_setup(command: Callable[..., int], *, hidden: AbstractSet[str] = frozenset()) -> Callable[..., int]:
     """``command`` with all fields of `Setup` as options; its first argument is a Setup.
 
-    Typer reads options from a signature: this one is put together, so that no command repeats these options. The help
-    leaves out those that are ``hidden``: they have no effect in this command, or it says why it refuses them.
+    Typer reads options from a signature: this one is composed, so that no command repeats these options. The help
+    leaves out those that are ``hidden``: they have no effect in this command, or the command refuses them.
     """
     shared = inspect.signature(Setup).parameters
     hints = {

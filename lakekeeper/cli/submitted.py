@@ -31,7 +31,7 @@ class JavaErr(io.TextIOBase):
         return "utf-8"
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # click writes bytes to see whether a stream takes them
+        if not isinstance(text, str):  # click writes bytes to find out whether a stream accepts them
             raise TypeError(f"text, not {type(text).__name__}")
         try:
             self._stream.print(text)
@@ -42,7 +42,7 @@ class JavaErr(io.TextIOBase):
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except Exception:  # the same
+        except Exception:  # the JVM has ended
             return
 
 

@@ -26,9 +26,9 @@ _UNKNOWN = re.compile(r"No such command '([\w-]+)'\.")
 
 
 def with_hint(message: str, command: str) -> str:
-    """A usage error with what to do: our word for that of another tool, or the help of a ``command`` that lacks a part.
+    """A usage error with a remedy: our command for that of another tool, or the help of an incomplete ``command``.
 
-    Our word takes the place of a guess by spelling: ``expire-rows`` deletes rows, ``expire-snapshots`` does not.
+    Our command replaces a suggestion by spelling: ``expire-rows`` deletes rows, ``expire-snapshots`` does not.
     """
     found = _UNKNOWN.search(message)
     ours = COMMANDS.get(found[1].lower().replace("_", "-")) if found else None

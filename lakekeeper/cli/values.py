@@ -19,7 +19,7 @@ def byte_count(text: str) -> int:
 
 
 def pairs(option: str, given: Iterable[str], shape: str = "key=value") -> dict[str, str]:
-    """Repeated ``name=value`` arguments; of one name the last counts, as with spark-submit."""
+    """Repeated ``name=value`` arguments; for one name the last value counts, as with spark-submit."""
     found = {}
     for text in given:
         name, equals, value = text.partition("=")

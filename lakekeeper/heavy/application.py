@@ -1,7 +1,7 @@
 """The Spark application of heavy tasks: ``python -m lakekeeper.heavy.application``.
 
-It takes the confs of its session and its tasks from stdin (see :mod:`lakekeeper.heavy.process`), and ends with it: what
-is not committed then is in no table.
+It reads the confs of its session and its tasks from stdin (see :mod:`lakekeeper.heavy.process`), and ends when stdin
+ends: work that is not committed by then is discarded.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _GRACE_S = 15.0
 
 
 class Answers:
-    """What this process says to the service, from any thread."""
+    """Sends messages of this process to the service, from any thread."""
 
     def __init__(self, to: IO[str]) -> None:
         self._to, self._lock = to, threading.Lock()
 
     def say(self, **message: Any) -> None:
-        """One line. A service that is gone has closed stdin too, by which this process ends."""
+        """Send one message. If the service is gone, stdin is closed too, and this process ends."""
         text = json.dumps(message, default=str)
         with self._lock:
             try:
@@ -57,7 +57,7 @@ class Answers:
 
 
 class _Records(logging.Handler):
-    """Hands the records of the log to the service, which logs them as its own; each names the application."""
+    """Sends log records to the service, which logs them as its own; each names the application."""
 
     application = ""
 
@@ -66,7 +66,7 @@ class _Records(logging.Handler):
         self._answers = answers
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record, with the facts of a run where it has them."""
+        """Send one record, with the facts of a run if it has them."""
         plain = {
             "name": record.name,
             "levelno": record.levelno,
@@ -95,7 +95,7 @@ class Application:
         thread.start()
 
     def end(self) -> None:
-        """Cancel what runs, wait for a while until the files of its groups are deleted, and end Spark."""
+        """Cancel the running tasks by stopping Spark, and wait a while until the files of their groups are deleted."""
         self._ending = True
         self._spark.stop()
         for thread in self._running:
@@ -117,11 +117,11 @@ class Application:
         except Exception as error:  # of the table, the catalog or the cluster: the service reports it
             over = not self._ending and has_ended(self._spark)
             self._answers.say(id=number, error=reason(error), over=over)
-            if over:  # its JVM died, or the master removed it: the next task needs another application
+            if over:  # the JVM died, or the master removed the application: the next task needs another one
                 os._exit(1)
 
     def _set(self, confs: Mapping[str, str]) -> None:
-        """Set the options of the service, which may have changed since this process started."""
+        """Set the confs of the service, which may have changed since this process started."""
         with self._confs_lock:
             now = lakekeeper_confs(self._spark)
             for key in now.keys() - confs.keys():
@@ -139,7 +139,7 @@ def _carry_out(spark: SparkSession, call: HeavyCall, observer: Observer) -> dict
 
 
 def _backoff(call: HeavyCall) -> Backoff:
-    """A backoff in which the partitions of the call rest, for as long as the call may take."""
+    """A backoff that makes the partitions of the call rest for a day, longer than the call may take."""
     backoff = Backoff(DAY_MS)
     for partition in call.resting:
         backoff.raced(partition, Clock().now_ms())
@@ -164,7 +164,7 @@ _VERBS: Mapping[str, Callable[[Table, HeavyCall, Observer], Any]] = {
 
 
 def _session(confs: Mapping[str, str]) -> SparkSession:
-    """A session with these confs and no others, that has an executor. Raises HeavyError."""
+    """A session with these confs and no others, once it has an executor. Raises HeavyError."""
     _reach(confs["spark.master"])
     shim().silence_errors()
     with tempfile.TemporaryDirectory() as folder:
@@ -216,7 +216,7 @@ def serve(calls: IO[str], answers: Answers) -> int:
 
 
 def main() -> int:
-    """Serve the pipes of the service. Whatever else writes to stdout, such as Java, writes to stderr."""
+    """Serve the pipes of the service. Other output to stdout, such as that of Java, goes to stderr."""
     calls = os.fdopen(os.dup(0), encoding="utf-8")
     answers = Answers(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     nothing = os.open(os.devnull, os.O_RDONLY)

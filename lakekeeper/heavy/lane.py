@@ -1,10 +1,10 @@
-"""The lane of heavy tasks: their Spark application is started when a task is due, and ended when none is.
+"""The lane of heavy tasks: their Spark application starts when a task is due, and ends when it has been idle.
 
-    task ─► does it run? ─┬─ no ─► start ─┐
-                          └─ yes ─────────┴─► the task ─► its report ─► idle for ``idle_seconds``: end it
+    task ─► is it running? ─┬─ no ─► start ─┐
+                            └─ yes ─────────┴─► the task ─► its report ─► idle for ``idle_seconds``: end it
 
-What the application has not committed when it dies is in no table: the task fails, and the service attempts it again
-after its pause, in a new application.
+If the application dies, its uncommitted work is discarded: the task fails, and the service attempts it again after a
+pause, in a new application.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class NotStarted(HeavyError):
         self._why = why
 
     def for_table(self, table: str) -> NotStarted:
-        """The same for another table."""
+        """The same error for another table."""
         return NotStarted(table, self._why)
 
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What the runs of a task have used."""
+    """The executor time that the runs of a task have used."""
 
     runs: frozenset[str]
     core_seconds: float | None
 
 
 class Lane:
-    """The tasks of several threads share one application.
+    """The single application that runs the tasks of several threads.
 
     ``master`` names it in messages. ``start`` starts it, and raises HeavyError.
     """
@@ -74,29 +74,29 @@ class Lane:
 
     @property
     def cores(self) -> int:
-        """Of the executors of the last application; 1 before the first."""
+        """The executor cores of the last application; 1 before the first."""
         return self._cores
 
     @property
     def running(self) -> bool:
-        """Whether there is an application now."""
+        """Whether an application is running now."""
         return self._process is not None and self._process.running
 
     def run(self, call: HeavyCall, observer: Observer | None) -> dict[str, Any]:
-        """Carry out a task; its report as plain data. Raises HeavyError if it fails, and if the application does."""
+        """Carry out a task; its report as plain data. Raises HeavyError if the task or the application fails."""
         process = self._begin(call)
         try:
             return self._converse(process, call, observer)
         except HeavyError:
             raise
-        except BaseException:  # of the observer, or an interrupt: the task must not go on without its service
+        except BaseException:  # of the observer, or an interrupt: a task must not outlive its caller
             process.end(_BUSY_GRACE_S)
             raise
         finally:
             self._done(process)
 
     def core_seconds(self, runs: Collection[str]) -> float | None:
-        """The executor time of tasks of these runs; None for runs of which this lane knows none."""
+        """The executor time of the tasks of these runs; None if one was not measured, or the lane knows none."""
         with self._lock:
             known = [used.core_seconds for used in self._used if used.runs & set(runs)]
         return None if not known or None in known else sum(filter(None, known))
@@ -110,7 +110,7 @@ class Lane:
             leaving = self._leaving
         if process is not None:
             process.end(grace)
-        if leaving is not None:  # the timer is ending it
+        if leaving is not None:  # the timer is ending this process
             leaving.end(_IDLE_GRACE_S)
 
     def _begin(self, call: HeavyCall) -> HeavyProcess:

@@ -23,7 +23,7 @@ _OF_THIS_JVM = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE"
 
 
 def open_lane(spark: SparkSession, options: HeavyOptions) -> Lane:
-    """The lane that the options describe; nothing is started yet. Raises OptionError for a bad conf."""
+    """The lane that the options describe; no application is started yet. Raises OptionError for a bad conf."""
     if options.own_master is None:
         raise OptionError("heavy.master", options.master, "a master, such as spark://host:7077")
     own = heavy_confs(lakekeeper_confs(spark))

@@ -3,7 +3,7 @@
 to it      {"confs": …, "log_level": …}, once;  {"id": 7, "call": …} for each task;  the end of its stdin ends it
 from it    {"ready": …} or {"failed": …}, once;  {"id": 7, "phase": …, "info": …};  {"log": …}
            {"id": 7, "report": …, "core_seconds": …} or {"id": 7, "error": …, "over": …}, once for each task; after
-               an error that is ``over``, it ends
+               an error with ``over``, the process ends
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Message = Mapping[str, Any]
 class HeavyProcess:
     """A running process; starting it blocks until it is ready.
 
-    ``info`` is what it said of itself. Raises HeavyError if it does not start within ``start_seconds``.
+    ``info`` is its ``ready`` message. Raises HeavyError if it does not start within ``start_seconds``.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class HeavyProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it still answers."""
+        """Whether the process is running and has not closed its output."""
         return not self._ended and self._process.poll() is None
 
     @property
     def process_id(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def _start(self, first: _Message, start_seconds: float) -> _Message:
@@ -78,7 +78,7 @@ class HeavyProcess:
         return dict(said["ready"])
 
     def ask(self, call: _Message) -> Conversation:
-        """Hand it a task. Raises HeavyError if it has ended."""
+        """Send the process a task. Raises HeavyError if it has ended."""
         answers: SimpleQueue[_Message | None] = SimpleQueue()
         with self._lock:
             self._numbers += 1
@@ -88,18 +88,18 @@ class HeavyProcess:
             self._answers[number] = answers
         try:
             self._write({"id": number, "call": call})
-        except OSError:  # it has ended: the reader says so
+        except OSError:  # the process has ended: the reader reports it
             answers.put(None)
         return Conversation(self, number, answers)
 
     def forget(self, number: int) -> None:
-        """No answer to this task is expected any more."""
+        """Discard further answers to this task."""
         with self._lock:
             self._answers.pop(number, None)
 
     def end(self, grace_seconds: float) -> None:
-        """Ask it to end, and kill it if it takes longer than this; returns when it has ended."""
-        with self._writing, suppress(OSError):  # a process that has ended takes no more of what was buffered
+        """End the process, and kill it if it takes longer than the grace period; returns when it has ended."""
+        with self._writing, suppress(OSError):  # a process that has ended accepts no buffered text
             if self._process.stdin is not None:
                 self._process.stdin.close()
         try:
@@ -109,7 +109,7 @@ class HeavyProcess:
             self._process.wait()
 
     def exit_text(self) -> str:
-        """How it ended, for a message; waits for its end."""
+        """How the process ended, for a message; waits for its end."""
         code = self._process.wait()
         return f"with signal {-code}" if code < 0 else f"with exit code {code}"
 
@@ -152,7 +152,7 @@ class HeavyProcess:
 
 
 class Conversation:
-    """What the process says of one task."""
+    """The messages of the process on one task."""
 
     def __init__(self, process: HeavyProcess, number: int, answers: SimpleQueue[_Message | None]) -> None:
         self._process, self._number, self._answers = process, number, answers

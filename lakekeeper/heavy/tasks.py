@@ -19,10 +19,10 @@ from lakekeeper.spi import Observer, TableName
 
 
 class HeavyTasks:
-    """Hands the tasks of one pass to the lane. An application that did not start is not started again in the pass.
+    """Runs the tasks of one pass in the lane. An application that did not start is not started again in the pass.
 
-    ``open_table`` gives a table of the pass, and its name as Spark resolved it; ``confs`` gives the
-    ``spark.lakekeeper.*`` of its session.
+    ``open_table`` returns a table of the pass, and its name as Spark resolved it; ``confs`` returns the
+    ``spark.lakekeeper.*`` confs of its session.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HeavyTasks:
         self._not_started: NotStarted | None = None
 
     def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport:
-        """A verb that rewrites files."""
+        """Run a verb that rewrites files."""
         backoff = self._backoffs.of(task.table) if self._backoffs else None
         resting = backoff.resting(self._clock.now_ms()) if backoff else frozenset()
         report = MergeReport.from_dict(self._run(task, observer, budget_bytes, tuple(sorted(resting))))
@@ -47,7 +47,7 @@ class HeavyTasks:
         return report
 
     def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport:
-        """Statistics, or expired rows."""
+        """Compute statistics, or delete expired rows."""
         plain = self._run(task, observer)
         return LifecycleReport.from_dict(plain) if task.verb == EXPIRY else StatisticsReport.from_dict(plain)
 

@@ -18,13 +18,13 @@ _GB = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices in the operator's currency; None where there is none."""
+    """Prices in the operator's currency; None for a price that is not set."""
 
     core_hour: float | None = None
     gb_written: float | None = None
 
     def of(self, core_seconds: float | None, written_bytes: int) -> float | None:
-        """The cost; None without prices, or where a price is for core-seconds that were not measured."""
+        """The cost; None without prices, or if a price is for core-seconds that were not measured."""
         if self.core_hour is None and self.gb_written is None:
             return None
         if self.core_hour is not None and core_seconds is None:
@@ -38,12 +38,12 @@ class Cost:
     """The operations of one verb on one table that changed or tried to change it.
 
     operations       how many
-    unmeasured       how many of them Spark measured no executor time of
+    unmeasured       how many of them have no measured executor time
     rewritten_bytes  input of the rewrites that were committed
     added_bytes      output of the rewrites that were committed
     deleted_bytes    files that a vacuum deleted
-    core_seconds     executor time of those that were measured; None where none was
-    cost             None without prices, and where a price is for core-seconds and some were not measured
+    core_seconds     executor time of the measured operations; None if there are none
+    cost             None without prices, and if a price is for core-seconds and an operation was not measured
     """
 
     table: str
@@ -65,7 +65,7 @@ class Costs(Result):
 
     @property
     def total(self) -> float | None:
-        """The sum of all costs; None where one of them is not known."""
+        """The sum of all costs; None if one of them is unknown, or there are none."""
         known = [cost.cost for cost in self.costs if cost.cost is not None]
         return sum(known) if known and len(known) == len(self.costs) else None
 
@@ -112,7 +112,7 @@ def _page(costs: list[Cost]) -> str:
 
 
 def costs_of(operations: Iterable[Operation], prices: Prices) -> Costs:
-    """The costs of these operations, without the idle ones."""
+    """The costs of these operations, excluding idle ones."""
     found: dict[tuple[str, str], list[Operation]] = {}
     for operation in operations:
         if operation.operation_status != "idle":

@@ -79,7 +79,7 @@ def _row(operation: Operation) -> dict[str, Any]:
 
 
 def _page(operations: list[Operation]) -> str:
-    """A line for each operation, and its reason below it."""
+    """A line for each operation, with its reason below."""
     rows = [("ended (UTC)", "operation", "status", "in", "out", "core-s")]
     rows += [
         (

@@ -1,6 +1,6 @@
 """One call of a verb on a table, as the history keeps it.
 
-Names follow ``system.storage.predictive_optimization_operations_history`` of Databricks where it has one.
+Names follow those of Databricks' ``system.storage.predictive_optimization_operations_history`` where it has them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOT_METRICS = frozenset({"version", "version_before", "version_after", "rollbac
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """A table's name in its catalog, or as ``name`` alone the path of a Delta table."""
+    """A table's name in its catalog; for a Delta table by path, ``name`` alone, which is the path."""
 
     catalog: str
     schema: str
@@ -81,13 +81,13 @@ class Decision:
 class Operation:
     """One call of a verb on a table.
 
-    operation_id       also the job group of its Spark jobs, and what the run ids of its commits begin with
+    operation_id       also the job group of its Spark jobs, and the prefix of the run ids of its commits
     operation_type     the verb
     operation_status   ``done``, ``idle`` (nothing was due), ``partial``, ``failed`` or ``interrupted``
     operation_metrics  counts, sizes and depths of the report, and what the plan predicted
-    core_seconds       executor time of its Spark jobs; None where Spark did not measure it
+    core_seconds       executor time of its Spark jobs; None if Spark did not measure it
     origin             ``call``, or ``auto`` for automatic runs
-    groups             the groups of a merge: inputs, outputs, what became of each and why
+    groups             the groups of a merge: inputs, outputs, outcome and reason of each
     decisions          the blocks that the first plan left, by reason
     versions           of lakekeeper and of the libraries in the session
     """
@@ -145,7 +145,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a report says about an operation: the part of it that does not depend on who ran it, where and when."""
+    """What a report says about an operation: everything but who ran it, where and when."""
 
     status: str
     reason: Reason

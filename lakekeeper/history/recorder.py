@@ -35,7 +35,7 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where an operation is recorded: the store, how long it keeps operations, and the application that writes."""
+    """Where operations are recorded: the store, how long it keeps them, and the application that writes."""
 
     store: HistoryStore
     keep_ms: int
@@ -46,8 +46,8 @@ class Destination:
 class Recorder:
     """Records the operations on one table.
 
-    destination    read at each operation; None where no history is configured
-    core_seconds   executor time of the jobs of some job groups, None where it is not known
+    destination    called for each operation; returns None if no history is configured
+    core_seconds   returns the executor time of the jobs of some job groups, None if unknown
     """
 
     table: TableId
@@ -64,7 +64,7 @@ class Recorder:
         *,
         dry_run: bool = False,
     ) -> R:
-        """What ``act`` returns or raises; a dry run is not recorded."""
+        """Call ``act``, and record the operation unless it is a dry run; returns or raises what ``act`` does."""
         to = None if dry_run else self._destination()
         if to is None:
             return act(observer)
@@ -81,7 +81,7 @@ class Recorder:
         return report
 
     def rewritten_bytes(self, since_ms: int) -> int:
-        """Bytes that recorded operations have rewritten on the table since then; 0 without a history that answers."""
+        """Bytes that recorded operations have rewritten on the table since then; 0 if the history cannot be read."""
         to = self._destination()
         try:
             return to.store.rewritten_bytes(since_ms, table=self.table) if to else 0
@@ -131,7 +131,7 @@ class Recorder:
 
 
 class _Seen:
-    """An observer that notes the run ids of an operation, and passes everything on."""
+    """An observer that records the run ids of an operation, and passes everything on."""
 
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
@@ -139,7 +139,7 @@ class _Seen:
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
         run = str(info["run_id"])
-        if run not in self.runs:  # worker threads come after the first phase, which notes the id
+        if run not in self.runs:  # worker threads report after the first phase, which records the id
             self.runs.append(run)
         if self._observer is not None:
             self._observer(phase, info)

@@ -1,4 +1,4 @@
-"""What automatic runs left of each table: the work that is due, and what keeps it from being done."""
+"""The state of each table after automatic runs: the work that is due, and what prevents it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakekeeper.core.text.result import Result
 class TableStatus:
     """One table: ``failed`` or ``parked`` where a verb failed, ``waiting`` where work is due, else ``idle``.
 
-    debt    of the work that is still due: that of the verb that would gain most
+    debt    of the verb that would gain most, among those that are due
     """
 
     table: str

@@ -2,7 +2,7 @@
 
     operations ─┬─ merge_groups    inputs, outputs and outcome of each group of a merge
                 └─ decisions       blocks that its plan left, by reason
-    tasks           of automatic runs, as the last pass left them
+    tasks           of automatic runs, as of the last pass
 
 Write-ahead logging lets readers read while an operation is written; a writer waits for another one for up to ten
 seconds. The file must be on a local disk: SQLite's locks do not work on network file systems. Of consecutive idle
@@ -99,7 +99,7 @@ class HistoryStore:
     """The operations in a file. Each call opens the file and closes it: nothing is shared between threads.
 
     ``clean`` is applied to every text before it is written. Raises sqlite3.Error, OSError, or ValueError for a file of
-    a later version of lakekeeper.
+    another version of the schema.
     """
 
     def __init__(self, path: str | Path, clean: Callable[[str], str] = str) -> None:
@@ -152,7 +152,7 @@ class HistoryStore:
     def rewritten_bytes(
         self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
     ) -> int:
-        """Bytes that operations have rewritten since then: those of an origin or of all, on one table or on all."""
+        """Bytes that operations of one origin or of all have rewritten since then, on one table or on all."""
         where, given = "end_time >= ?", [utc(since_ms)]
         if origin is not None:
             where += " AND origin = ?"
@@ -168,7 +168,7 @@ class HistoryStore:
     def core_seconds(self, origin: str, since_ms: int, table: TableId | None = None) -> float:
         """Core-seconds of operations of this origin since then, on one table or on all.
 
-        One of which they were not measured counts with its duration, for the driver.
+        An operation that was not measured counts with its duration, which estimates the driver's.
         """
         where, given = "origin = ? AND end_time >= ?", [origin, utc(since_ms)]
         if table is not None:
@@ -180,13 +180,13 @@ class HistoryStore:
             return float(db.execute(query, given).fetchone()[0])
 
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks of automatic runs, by table and verb; one that cannot be read is left out."""
+        """The tasks of automatic runs, by table and verb; a task that cannot be read is left out."""
         with self._opened() as db:
             rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
         return tuple(task for row in rows if (task := _task(row["task"])) is not None)
 
     def release(self, tables: Collection[str]) -> tuple[Task, ...]:
-        """Let the parked tasks of these tables run in the next pass; returns them."""
+        """Reset the failures of these tables' tasks, so that the next pass runs them; returns those that had failed."""
         with self._opened(write=True) as db:
             rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
             found = [task for row in rows if (task := _task(row["task"])) is not None]
@@ -251,7 +251,7 @@ class HistoryStore:
         return {**named, **plain, **texts}
 
     def _json(self, value: Any) -> str:
-        """JSON whose texts are clean: cleaned as JSON, a text could lose its closing quote."""
+        """JSON of cleaned texts: cleaning the JSON itself could remove a closing quote."""
         return json.dumps(self._cleaned(value), sort_keys=True)
 
     def _cleaned(self, value: Any) -> Any:
@@ -263,14 +263,14 @@ class HistoryStore:
 
 
 def _migrate(db: sqlite3.Connection) -> None:
-    """Create the tables in a new file; refuse a file that a later version has written."""
+    """Create the tables in a new file; refuse a file with another version of the schema."""
     if _version(db) == _VERSION:
         return
     if _version(db) == 0:
         with suppress(sqlite3.OperationalError):  # another process is creating the tables, and has set it
             db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN IMMEDIATE")
-        if _version(db) == 0:  # else another process has created them meanwhile
+        if _version(db) == 0:  # otherwise, another process has created them in the meantime
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {_VERSION}")
@@ -329,7 +329,7 @@ def _group(row: sqlite3.Row) -> GroupResult:
 
 
 def _reason(text: str) -> Reason:
-    """A reason; of a later version, whose code is not known here, its text."""
+    """A reason; if a later version wrote it with an unknown code, only its text."""
     plain = json.loads(text)
     try:
         return Reason.from_dict(plain)

@@ -18,7 +18,7 @@ def figure(caption: Child, content: Child, below: Child = "") -> Markup:
 
 
 def scrolled(table: Markup) -> Markup:
-    """A table that scrolls horizontally if the page is narrower, also by keyboard."""
+    """A table that scrolls horizontally, also by keyboard, if the page is narrower."""
     return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="table")
 
 

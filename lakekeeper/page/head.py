@@ -66,7 +66,7 @@ padding:.25rem .7rem}input{max-width:100%}button{cursor:pointer}
 
 
 def whole_page(title: str, body: Markup, *, refresh_s: int | None = None) -> Markup:
-    """A document; with ``refresh_s``, the browser loads it again after this time."""
+    """A document; with ``refresh_s``, the browser reloads it after this time."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

@@ -34,7 +34,7 @@ def history_part(operations: Sequence[Operation] | None, costs: Costs, prices: P
 
 
 def _grouped(worked: Sequence[Operation]) -> list[Sequence[Operation]]:
-    """The operations in order, in as many groups as a chart has columns."""
+    """The operations in order, divided into at most as many groups as a chart has columns."""
     parts = np.array_split(np.arange(len(worked)), min(_COLUMNS, len(worked)) or 1)
     return [worked[part[0] : part[-1] + 1] for part in parts if len(part)]
 
@@ -45,7 +45,7 @@ def _dates(worked: Sequence[Operation]) -> list[str]:
 
 
 def _falls(worked: Sequence[Operation]) -> Iterator[Markup]:
-    """Figures before and after each operation that recorded them."""
+    """Charts of the values before and after each operation that recorded them."""
     for name, caption in (("depth", "Average depth"), ("files_per_query", "Files read by a query")):
         both = [(group, _first_and_last(group, name)) for group in _grouped(worked)]
         known = [(*found, _span_text(group, found)) for group, found in both if found]

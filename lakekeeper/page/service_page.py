@@ -61,7 +61,7 @@ class ServiceView:
 
 
 def service_page(view: ServiceView) -> Markup:
-    """The whole page, which loads itself again every ten seconds."""
+    """The whole page, which reloads every ten seconds."""
     pausing = tag("p", tag("a", "Pause or resume a table", href="/tables"), class_="facts")
     body = tag(
         "main",
@@ -115,7 +115,7 @@ def table_page(view: ServiceView, name: str, operations: tuple[Operation, ...] |
 
 
 def control_page(view: ServiceView, message: str = "") -> Markup:
-    """A form that pauses and resumes tables. It does not load itself again, so that a token can be typed."""
+    """A form that pauses and resumes tables. It does not reload, so that a token can be typed."""
     rows: list[Sequence[Child]] = [("table", "state", "")]
     for name in view.names:
         paused = name in view.live.paused

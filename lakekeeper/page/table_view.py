@@ -45,7 +45,7 @@ class TableView:
 
     @property
     def debt(self) -> Debt:
-        """What the plan would save per day, and rewrite."""
+        """What the plan would save per day, and the bytes that it would rewrite."""
         return debt_of([self.plan])
 
     @property

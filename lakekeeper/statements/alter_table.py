@@ -41,7 +41,7 @@ class Recluster:
 
 
 def reclustered_table(spark: SparkSession, statement: str) -> Recluster | None:
-    """The statement as a request; None if it is another one. Raises OptionError for clauses that do not fit."""
+    """The statement as a request; None for another statement. Raises OptionError for invalid clauses."""
     found = _RECLUSTER.fullmatch(statement)
     if found is None:
         return None
@@ -68,7 +68,7 @@ def recluster(
 
 
 def cluster_by(spark: SparkSession, plan: Node, options: Mapping[str, Any] | None) -> DataFrame | None:
-    """Store or remove the key, as ``ALTER TABLE … CLUSTER BY`` says; None for another statement."""
+    """Store or remove the key, as ``ALTER TABLE … CLUSTER BY`` requests; None for another statement."""
     if plan.kind != "AlterTableClusterBy":
         return None
     name = plan.relation()

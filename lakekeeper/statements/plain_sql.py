@@ -2,10 +2,10 @@
 
 CALL lakekeeper.system.recluster('t')        a catalog of procedures
 SELECT * FROM lakekeeper_plan('t')           table functions
-SELECT * FROM lakekeeper_history             temporary views, in a session with a history: all tables' operations, costs
+SELECT * FROM lakekeeper_history             temporary views of all tables, in a session with a history
 
-They are of this session alone: ``newSession()`` has none. They depend on members of Spark that are not public API; a
-Spark without them is refused by name.
+They belong to this session alone: a session from ``newSession()`` does not have them. They depend on members of Spark
+that are not public API; a Spark without one is refused with an error that names the member.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CATALOG, _SYSTEM = NAMESPACE
 
 
 def is_enabled(spark: SparkSession) -> bool:
-    """Whether the session's conf asks for them. Raises OptionError for a value that is neither true nor false."""
+    """Whether the session's conf enables them. Raises OptionError for a value that is neither true nor false."""
     value = lakekeeper_confs(spark).get(ENABLED)
     return value is not None and bool(lookup("sql.call.enabled").parse(value))
 
@@ -50,7 +50,7 @@ def is_enabled(spark: SparkSession) -> bool:
 def add_statements(spark: SparkSession) -> None:
     """Add them to a session; a second call has no effect.
 
-    Raises AdapterError on a Spark without what they need, OptionError where the session has a catalog of this name.
+    Raises AdapterError if Spark lacks a member that they need, OptionError if the session has a catalog of this name.
     """
     jvm = Jvm(spark)
     _require(jvm)
@@ -63,7 +63,7 @@ def add_statements(spark: SparkSession) -> None:
 
 
 def remove_statements(spark: SparkSession) -> None:
-    """Remove them from a session; no effect on one without them."""
+    """Remove them from a session; without effect if it does not have them."""
     jvm = Jvm(spark)
     for name in VIEWS:
         spark.catalog.dropTempView(name)

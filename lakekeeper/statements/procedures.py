@@ -1,7 +1,7 @@
 """``CALL lakekeeper.system.<procedure>(table => 't', …)``: the calls of a table, with their own parameters.
 
-A procedure has the name of the method of :class:`lakekeeper.api.Table` and its parameters, in its order, after
-``table``; only ``observer`` has no counterpart in SQL. Arguments are positional or named constants.
+A procedure has the name of a method of :class:`lakekeeper.api.Table`. Its parameters are ``table``, then those of the
+method in the same order; only ``observer`` has no counterpart in SQL. Arguments are positional or named constants.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = ("lakekeeper", "system")
 OWN_CATALOG = f"spark.sql.catalog.{NAMESPACE[0]}"
-"""The conf of a user's catalog with our name, such as one of the REST catalog of this name."""
+"""The conf of a user's catalog with our name, such as that of the REST catalog Lakekeeper."""
 _OBSERVER = "observer"
 
 
@@ -37,7 +37,7 @@ Frame = Callable[["SparkSession", Any], "DataFrame"]
 class Procedure:
     """A method of a table as a procedure: its name, and how its result becomes rows.
 
-    ``fleet`` is what a call without a table does, where that has a meaning.
+    ``fleet`` is the function behind a call without a table, if there is one.
     """
 
     method: str
@@ -100,7 +100,8 @@ PROCEDURES: Mapping[str, Procedure] = {
 def called(plan: Node) -> Call | None:
     """The call of one of our procedures; None for another statement.
 
-    Raises OptionError for an unknown procedure, unless the user has a catalog ``lakekeeper``, whose it may be.
+    Raises OptionError for an unknown procedure, unless the user has a catalog ``lakekeeper``, which may have
+    that procedure.
     """
     if plan.kind != "Call":
         return None
@@ -161,7 +162,7 @@ def bound(name: str, parameters: tuple[str, ...], given: Sequence[tuple[str, Any
 
 
 def _python(value: Any) -> Any:
-    """A value of Spark as the calls take it: SQL writes ``0.5`` as a decimal."""
+    """A value of Spark converted for the calls: in SQL, ``0.5`` is a decimal."""
     return float(value) if isinstance(value, Decimal) else value
 
 

@@ -35,14 +35,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A schema as Spark SQL text, and how one result becomes rows of it."""
+    """A schema as Spark SQL text, and a function from one result to rows of it."""
 
     schema: str
     rows: Callable[[Any], Iterable[Row]]
 
 
 def as_frame(spark: SparkSession, columns: Columns, results: Iterable[Any]) -> DataFrame:
-    """The rows of some results, already computed: reading them starts no maintenance."""
+    """The rows of results that are computed already: reading the rows starts no maintenance."""
     names = spark.createDataFrame([], columns.schema).columns
     rows = [tuple(row[name] for name in names) for result in results for row in columns.rows(result)]
     return spark.createDataFrame(rows, columns.schema)

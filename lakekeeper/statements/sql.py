@@ -1,6 +1,6 @@
 """``lk.sql``: runs one statement of lakekeeper, of Spark, or of both.
 
-ALTER TABLE t RECLUSTER [FINAL] [WHERE …]             maintenance, in the words of Databend
+ALTER TABLE t RECLUSTER [FINAL] [WHERE …]             maintenance, in the syntax of Databend
 ALTER TABLE t CLUSTER BY (a, b) | CLUSTER BY NONE     store or remove the cluster key
 CALL lakekeeper.system.<procedure>(table => 't', …)   every maintenance call; one result row for each result
 SELECT … FROM clustering_information('t')             results as tables

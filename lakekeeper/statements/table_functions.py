@@ -48,7 +48,7 @@ class _Use:
 
 
 def select_with_results(spark: SparkSession, statement: str, plan: Node) -> DataFrame:
-    """Run a statement; table functions of ours in it are evaluated first."""
+    """Run a statement, and evaluate our table functions in it first."""
     uses = _uses(statement, plan) if _NAMED.search(statement) else []
     views: dict[str, _Use] = {f"lakekeeper_result_{uuid.uuid4().hex}": use for use in uses}
     try:
@@ -57,7 +57,7 @@ def select_with_results(spark: SparkSession, statement: str, plan: Node) -> Data
         text = statement
         for view, use in sorted(views.items(), key=lambda item: -item[1].start):
             text = text[: use.start] + view + text[use.end :]
-        return spark.sql(text)  # resolved now: the result needs the views no longer
+        return spark.sql(text)  # resolved now: the result no longer needs the views
     finally:
         for view in views:
             spark.catalog.dropTempView(view)

@@ -1,4 +1,4 @@
-"""Bloom filters of the files of the memory lake: each is written with those that the table then asks for."""
+"""Bloom filters of the memory lake: a file is written with those that the table names at that time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MemoryBloomFilters:
         return tuple(name for name in named.split(",") if name)
 
     def missing(self, files: Mapping[str, int]) -> frozenset[str]:
-        """Files written before the property named all of them."""
+        """Files that lack a filter, since they were written before the property named all columns."""
         self._table.touched.footers += files
         wanted = set(self.columns())
         disk = self._table.disk

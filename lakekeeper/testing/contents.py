@@ -1,4 +1,4 @@
-"""What a snapshot says, as plain data that compares."""
+"""The contents of a snapshot as plain data, for comparisons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakekeeper.core.model.blocks import Snapshot
 
 
 def contents(snapshot: Snapshot) -> dict[str, Any]:
-    """All that a snapshot says: blocks by path, without the order of blocks and of codes."""
+    """The contents of a snapshot: blocks by path, regardless of the order of blocks and codes."""
     blocks = snapshot.blocks
     coded = {"partition": blocks.partitions, "key_id": blocks.key_ids, "curve_id": blocks.curve_ids}
     columns: dict[str, list[Any]] = {}

@@ -1,6 +1,6 @@
 """``AdapterContract``: what every adapter must do, as one pytest class. See ``lakekeeper.testing.harness``."""
 
-# ruff: noqa: E402  (pytest must know of the modules before they are imported, or their asserts explain nothing)
+# ruff: noqa: E402  (pytest rewrites the asserts of modules that it knows before their import)
 from __future__ import annotations
 
 import pytest

@@ -22,13 +22,13 @@ _SIDE = 100
 
 
 def scattered(count: int, seed: int = 1) -> list[Row]:
-    """Rows all over the square."""
+    """Rows at random places in the square."""
     rng = random.Random(seed)
     return [{"a": rng.randrange(_SIDE), "b": rng.randrange(_SIDE)} for _ in range(count)]
 
 
 def recluster_on_curve(harness: Harness, table: ContractTable) -> Snapshot:
-    """All blocks as one sorted run of 16 ranges, under the table's own key; the snapshot before."""
+    """Merge all blocks into one sorted run of 16 ranges, by the table's own key; returns the snapshot before."""
     adapter = table.adapter()
     snapshot = placed(adapter.snapshot())
     cuts = curve_cuts(snapshot.blocks, slice(None), 16)
@@ -85,7 +85,7 @@ class CurveContract(Selected):
         after = table.adapter().snapshot()
         kept = placed(replace(after, boundaries=before.boundaries))
         own = kept.blocks.curve_id >= 0
-        assert own.all() or not own.any()  # a format keeps ranges of files, or it does not
+        assert own.all() or not own.any()  # a format either keeps ranges of files or does not
         assert measure(kept).average_depth <= (2.0 if own.all() else 4.0)
 
     def test_ranges_outlive_a_row_level_delete(self, harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""Rows on the curve of a key, one by one in plain Python: what the memory adapter and runner share."""
+"""Places of rows on the curve of a key, in plain Python: shared by the memory adapter and its runner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakekeeper.testing.versions import Span
 
 
 def places(rows: Sequence[Row], task: MergeTask) -> list[int]:
-    """The place of each row on the curve of the task's key; ValueError where it follows none."""
+    """The place of each row on the curve of the task's key; ValueError if the key follows no curve."""
     if task.key is None or task.boundaries is None:
         raise ValueError(f"task {task.id}: its key follows no curve")
     buckets = []
@@ -27,7 +27,7 @@ def places(rows: Sequence[Row], task: MergeTask) -> list[int]:
 
 
 def along_curve(rows: Sequence[Row], task: MergeTask) -> list[list[Row]]:
-    """Rows in the order of the curve, ties as they come, one list for each range between the task's cuts."""
+    """Rows in the order of the curve, stable for ties, as one list for each range between the task's cuts."""
     by_place = sorted(zip(places(rows, task), rows, strict=True), key=lambda pair: pair[0])
     parts: list[list[Row]] = [[] for _ in range(len(task.cuts) + 1)]
     for place, row in by_place:
@@ -36,7 +36,7 @@ def along_curve(rows: Sequence[Row], task: MergeTask) -> list[list[Row]]:
 
 
 def span(rows: Sequence[Row], task: MergeTask) -> Span | None:
-    """What of the curve the rows cover; None where the key follows none."""
+    """The range of the curve that the rows cover; None if the key follows no curve."""
     if task.boundaries is None or not rows:
         return None
     found = places(rows, task)

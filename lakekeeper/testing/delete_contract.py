@@ -1,4 +1,4 @@
-"""The contract of our own deletes, and of putting back what they took: exactly the rows, exactly once."""
+"""The contract of our own deletes and of restores: exactly the matching rows, exactly once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _before_attempts(left: list[Callable[[], object]]) -> Observer:
 
 
 class DeleteContract(Selected):
-    """What a delete of ours promises on a table that is not ours alone."""
+    """What our deletes guarantee on a table that others write too."""
 
     def test_rows_are_deleted_by_us(self, harness: Harness) -> None:
         table = harness.create(KV, BATCHES)
@@ -98,7 +98,7 @@ class DeleteContract(Selected):
     def test_our_delete_follows_its_rows(
         self, harness: Harness, rival: Callable[[ContractTable, Harness], object]
     ) -> None:
-        """The table asks for serializable deletes: what it holds afterwards is as if the rival had come first."""
+        """On a table with serializable deletes, the result is as if the rival had committed first."""
         table = harness.create(KV, BATCHES)
         expected = harness.create(KV, BATCHES)
         rival(expected, harness)
@@ -151,7 +151,7 @@ class DeleteContract(Selected):
         harness.runner.release(held)
 
     def test_what_metadata_proves_is_true_of_every_row(self, harness: Harness) -> None:
-        """By brute force: each row of a file that leaves by its path is one for which the predicate is true.
+        """By brute force: the predicate is true for each row of a file that is removed as a whole.
 
         A format's own DELETE is no oracle: Iceberg's takes the partition of NULL for ``p != 2``.
         """
@@ -194,7 +194,7 @@ class DeleteContract(Selected):
         table = harness.create(_PKV, _PLACES, partition_by=["p"])
         table.delete("k = 4")
         adapter, rows = table.adapter(), fingerprint(table.rows())
-        # Some of the rows leave with their files, others are found in theirs.
+        # Some of the rows are removed with their files, others individually.
         drop_rows(adapter, harness.runner, "p = 1 or k = 9", _OPTIONS, clock=Clock())
         assert len(table.rows()) == len(rows) - 4
         [entry] = entries(adapter).values()
@@ -205,7 +205,7 @@ class DeleteContract(Selected):
         assert table.leftovers() == set()
 
     def test_copies_are_appended_once(self, harness: Harness) -> None:
-        """Committed by the same run again, or by another one at the same time."""
+        """Both if the same run commits them again, and if another one does so at the same time."""
         table = harness.create(KV, BATCHES)
         adapter, rows = table.adapter(), fingerprint(table.rows())
         report = delete(harness, adapter, "k = 3")

@@ -1,7 +1,7 @@
 """The row-level half of the memory adapter: which rows are deleted, where they are now, and how to delete them.
 
 Rows are known by their ids, or (``Settings.row_ids`` off) by their values only, as in formats without lineage.
-Where the table supports no row-level deletes, files are rewritten without the rows.
+If the table does not support row-level deletes, files are rewritten without the rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MemoryDeletes:
         self._store = adapter.store
 
     def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        """Rows of the inputs that died since the last replay. Raises Conflict if rows came back since the read."""
+        """Rows of the inputs deleted since the last replay. Raises Conflict if rows came back since the read."""
         now = self._store.version(changes.version)
         base, dead = rewrite, self.dead_since(rewrite, now)
         if dead is None and rewrite.unmasked is not None:
@@ -45,7 +45,7 @@ class MemoryDeletes:
         return Lost(rewrite, base, changes, rows if self._store.settings.counts_rows else None, dead)
 
     def dead_since(self, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
-        """Input → positions that died since the rewrite was read or masked; None where some live again."""
+        """Input → positions that were deleted since the rewrite was read or masked; None if some rows came back."""
         found = {}
         for path, deletes in rewrite.inputs_now.items():
             was = self._store.deleted(path, deletes)
@@ -56,7 +56,7 @@ class MemoryDeletes:
         return found
 
     def places(self, lost: Lost) -> Mapping[str, Sequence[int]] | None:
-        """Found by what rows are known by, as Spark would; None where the table's settings want them scanned."""
+        """Places of the lost rows, by id or by values as in Spark; None if the settings require a scan."""
         if not self._store.settings.finds_rows:
             return None
         wanted = Counter(text(row["row"]) for part in self.traces(lost).lost for row in part)
@@ -89,12 +89,12 @@ class MemoryDeletes:
         return {name: value for name, value in at.schema.load(stored).items() if name != ROW_ID}
 
     def identities(self, entries: Iterable[Entry | None], at: Version) -> list[str]:
-        """What the live rows of some files are known by, sorted: equal before and after a rewrite that is right."""
+        """The ids or values of the live rows of some files, sorted: equal before and after a correct rewrite."""
         rows = (row for entry in entries if entry is not None for row in entry.live)
         return sorted(text(self._identity(row, at)) for row in rows)
 
     def mask(self, lost: Lost, hits: Parts | Places) -> Rewrite:
-        """Positions deleted in place, or the touched files rewritten."""
+        """Delete positions in place, or rewrite the affected files."""
         base = lost.base
         run = run_folder(base.task.table_uuid, base.run_id)
         positions = _by_file(hits)
@@ -131,7 +131,7 @@ class MemoryDeletes:
         return replace(entry, file=file, deleted=frozenset())
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> Parts:
-        """Places of the live rows that match, of the snapshot's version."""
+        """Places of the matching live rows in the version of the snapshot."""
         pinned = self._store.version(snapshot.version)
         means = parse(where, pinned.schema.kinds)
         chosen = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
@@ -147,10 +147,10 @@ class MemoryDeletes:
         ]
 
     def release(self, found: Parts) -> None:
-        """Nothing is held."""
+        """Without effect: nothing is held."""
 
     def covered(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> frozenset[str]:
-        """Files of which statistics say that every row matches."""
+        """Files in which every row matches, according to statistics."""
         pinned = self._store.version(snapshot.version)
         means = parse(where, pinned.schema.kinds)
         chosen = snapshot.blocks.path.to_pylist() if paths is None else paths
@@ -159,7 +159,7 @@ class MemoryDeletes:
     def prepare(
         self, hits: Held[Parts] | None, whole: Collection[str], snapshot: Snapshot, run_id: str
     ) -> Prepared:
-        """Positions as they are, or copies of the files without them; None for a file that goes whole."""
+        """Positions as they are, or copies of the files without them; None for a file that is removed whole."""
         then = self._store.version(snapshot.version)
         made: dict[str, Entry | frozenset[int] | None] = dict.fromkeys(whole)
         rows = {path: len(then.files[path].live) for path in whole}
@@ -178,7 +178,7 @@ class MemoryDeletes:
         return Prepared(rows, tuple(written), made)
 
     def keep(self, prepared: Prepared, paths: Collection[str], snapshot: Snapshot) -> Prepared:
-        """What is about these files, and of the kind that the table takes now."""
+        """The part that concerns these files, if it is of the kind that the table uses now."""
         masks = self._store.settings.row_deletes
         native = {
             path: made
@@ -189,7 +189,7 @@ class MemoryDeletes:
         return Prepared({path: prepared.rows[path] for path in native}, tuple(used), native)
 
     def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
-        """One attempt, with the faults and races that the adapter was given."""
+        """One attempt to commit, with the faults and races of the adapter."""
         fault = self._adapter.attempt()
         goes = {path: made for each in prepared for path, made in each.native.items() if path in each.rows}
         run = run_folder(snapshot.table_uuid, run_id)
@@ -208,17 +208,17 @@ class MemoryDeletes:
         return Commit(number, run_id, tuple(goes), tuple(added))
 
     def _replaced(self, entry: Entry | None, made: Entry | frozenset[int] | None, run: str) -> Entry | None:
-        """What takes the place of a file: a copy, or the file with more deletes.
+        """The entry that replaces a file: a copy, or the file with more deletes.
 
-        As in the formats, only ``require_live`` sees that the file is gone: positions in it delete nothing then, and
-        a copy doubles its rows.
+        As in the formats, only ``require_live`` detects that the file is gone: without it, positions in the file would
+        delete nothing, and a copy would double its rows.
         """
         if isinstance(made, frozenset):
             return None if entry is None else self._without(entry, made, run)
         return made
 
     def require_live(self, goes: Collection[str], snapshot: Snapshot) -> None:
-        """Raise Conflict where a file that is to go was changed, or is gone already."""
+        """Raise Conflict if a file to remove was changed, or is already gone."""
         name = self._adapter.table
         then, now = self._store.version(snapshot.version), self._store.current
         for path in goes:
@@ -228,7 +228,7 @@ class MemoryDeletes:
                 raise Conflict(f"{name}: {path} was changed by {winner}", winner)
 
     def require_none_came(self, snapshot: Snapshot, where: str) -> None:
-        """Raise Conflict where rows came that should have been searched."""
+        """Raise Conflict if rows were added that the search should have covered."""
         if not self._store.settings.serializable:
             return
         name, then = self._adapter.table, self._store.version(snapshot.version)
@@ -254,7 +254,7 @@ class MemoryDeletes:
                     self._store.touched.discarded.append(path)
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """Take out what dangled in the snapshot; the others are stored with their files."""
+        """Remove the delete files that dangled in the snapshot; all others are stored with their data files."""
         dangling = self._store.version(snapshot.version).dangling
         if not dangling:
             return Tidied()

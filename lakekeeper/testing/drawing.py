@@ -6,8 +6,8 @@
     L0  d   ?                   1MB   rows=5 at=1000
 
 One line is a block: level, name, ``lo----hi`` (one value where they are equal, ``?`` without statistics, ``NULL``
-where all is NULL), size, and what differs from the defaults (``deleted=?``: an unknown number; ``at``: its birth
-in ms). The position of the text is for the eye only.
+where all is NULL), size, and what differs from the defaults (``deleted=?``: an unknown number; ``at``: the time in
+ms at which it was added). The position of the text is for readers only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random snapshots and tables from a ``random.Random``, so that a seeded loop and hypothesis draw the same ones.
+"""Random snapshots and tables from a ``random.Random``, so that a seeded loop and hypothesis draw from the same code.
 
 The loop is for thousands of cases in seconds; hypothesis (see ``strategies``) is for small counterexamples.
 """
@@ -22,10 +22,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What random blocks may be like.
+    """The properties of random blocks.
 
-    most         blocks at most
-    columns      key columns at most
+    most         the maximum number of blocks
+    columns      the maximum number of key columns
     kinds        of the key columns
     partitions   different partitions at most; specs likewise
     levels       whether blocks have levels and key ids
@@ -57,7 +57,7 @@ def draw_key(rng: random.Random, shape: Shape = ANY) -> ClusterKey:
 
 
 DRAWN_MS = 1_700_000_000_000
-"""When the first of a thousand drawn blocks was added, one an hour (ms since the epoch)."""
+"""When the first of a thousand drawn blocks was added (ms since the epoch); one is added each hour."""
 
 
 def draw_snapshot(rng: random.Random, shape: Shape = ANY) -> Snapshot:

@@ -7,9 +7,9 @@
     ----
     average 2, max 2 at [4, 6]
 
-A case is a command with ``name=value`` arguments, input lines, ``----`` and the output up to the next empty
-line; output with empty lines of its own is between double rules. With LAKEKEEPER_REWRITE_GOLDENS=1
-files are rewritten instead of compared; review the diff.
+A case is a command with ``name=value`` arguments, input lines, ``----`` and the output up to the next empty line;
+output that contains empty lines is enclosed in doubled ``----`` lines. With LAKEKEEPER_REWRITE_GOLDENS=1, files are
+rewritten instead of compared; review the diff.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Handler = Callable[[Case], str]
 
 
 def run_golden(path: Path, handle: Handler, *, rewrite: bool | None = None) -> None:
-    """Run every case of a file; AssertionError with a diff where an output is another than the file's."""
+    """Run every case of a file; AssertionError with a diff if an output differs from that in the file."""
     was = path.read_text()
     now = play(was, handle)
     if rewrite if rewrite is not None else os.environ.get(REWRITE) == "1":
@@ -60,7 +60,7 @@ def run_golden(path: Path, handle: Handler, *, rewrite: bool | None = None) -> N
 
 
 def play(text: str, handle: Handler) -> str:
-    """The file's text with every output replaced by what ``handle`` gives."""
+    """The file's text with every output replaced by the result of ``handle``."""
     lines, out, at = text.splitlines(), [], 0
     while at < len(lines):
         line = lines[at]

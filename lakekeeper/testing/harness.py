@@ -1,4 +1,4 @@
-"""What the author of an adapter gives the contract suite: tables to make, writers, an independent reader.
+"""What the author of an adapter provides to the contract suite: tables, writers and an independent reader.
 
 class TestMine(AdapterContract):
     capabilities = Capabilities(...)          # tests of what the format cannot do are not collected
@@ -32,11 +32,11 @@ from lakekeeper.testing.versions import Kinds
 Test = TypeVar("Test", bound=Callable[..., None])
 
 RUN = "run-1"
-"""The run id of what a test of the contract writes, unless it says another."""
+"""The run id of what a contract test writes, unless the test names another."""
 
 
 class ContractTable(Protocol):
-    """One table under test, as its users see it: all but ``adapter`` goes past the adapter."""
+    """One table under test, as its users see it: everything except ``adapter`` bypasses the adapter."""
 
     def adapter(self) -> Adapter[Any]:
         """The adapter of the table, newly opened."""
@@ -47,7 +47,7 @@ class ContractTable(Protocol):
         ...
 
     def delete(self, where: str) -> None:
-        """DELETE, leaving files in place and masking rows where the format can."""
+        """DELETE; if the format can, it masks rows and leaves files in place."""
         ...
 
     def overwrite(self, rows: Sequence[Row]) -> None:
@@ -55,7 +55,7 @@ class ContractTable(Protocol):
         ...
 
     def rewrite_foreign(self) -> None:
-        """The format's own compaction of all files into few."""
+        """Run the format's own compaction of all files into a few."""
         ...
 
     def set_property(self, name: str, value: str) -> None:
@@ -72,7 +72,7 @@ class ContractTable(Protocol):
 
 
 class Harness(Protocol):
-    """Makes tables of one format, and knows who sorts its rows."""
+    """Creates tables of one format, and provides the runner that sorts its rows."""
 
     @property
     def runner(self) -> Runner[Any]:
@@ -87,7 +87,7 @@ class Harness(Protocol):
 
 
 def needs(*names: str) -> Callable[[Test], Test]:
-    """Mark a contract test as one for adapters with these capabilities only."""
+    """Restrict a contract test to adapters with these capabilities."""
 
     def mark(test: Test) -> Test:
         test.__dict__["needs"] = names
@@ -97,7 +97,7 @@ def needs(*names: str) -> Callable[[Test], Test]:
 
 
 class Selected:
-    """Base of contract classes: takes out and marks tests by what the subclass declares, as data."""
+    """Base of contract classes: removes and marks tests by what the subclass declares."""
 
     capabilities: ClassVar[Capabilities]
     kinds: ClassVar[tuple[str, ...]] = ()
@@ -168,7 +168,7 @@ def task_for(
 
 
 def rewrite(harness: Harness, adapter: Adapter[Any], task: MergeTask, run_id: str = RUN) -> Rewrite:
-    """Merge one task: by columnar workers where the adapter admits it, else by rows."""
+    """Merge one task: by columnar workers if the adapter admits it, otherwise by rows."""
     with harness.runner.working("contract", task.label):
         return merged(harness.runner, adapter, task, run_id)
 
@@ -176,7 +176,7 @@ def rewrite(harness: Harness, adapter: Adapter[Any], task: MergeTask, run_id: st
 def merged(
     runner: Runner[Any], adapter: Adapter[Any], task: MergeTask, run_id: str = RUN, *, columnar: bool = True
 ) -> Rewrite:
-    """The rewrite of a task as the engine has it made."""
+    """The rewrite of a task, made as by the engine."""
     half = adapter.columnar if columnar else None
     planned = half.plan(task, run_id) if half else None
     if half and isinstance(planned, FileMerge):

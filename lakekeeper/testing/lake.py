@@ -1,7 +1,7 @@
-"""A table in memory, as its users see it: versions, writers, time travel, and counters of all that was touched.
+"""A table in memory, as its users see it: versions, writers, time travel, and counters of all accesses.
 
 Commits are atomic under one lock; files are immutable; an older version always reads the same. Writers
-never look at what maintenance does, and win every race against it.
+ignore maintenance, and win every race against it.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ Where = Callable[[Row], bool] | str
 class Settings:
     """How the table's writers behave.
 
-    truncate         characters that bounds of text and binary keep (None: all)
-    milliseconds     timestamps' bounds are kept no finer
-    no_statistics    columns that no file has statistics for
-    measured         users' writers store statistics with their files, and so their number of rows; rewrites always do
+    truncate         the number of characters that bounds of text and binary keep (None: all)
+    milliseconds     bounds of timestamps are rounded to milliseconds
+    no_statistics    columns without statistics in any file
+    measured         users' writers store statistics, and so row counts, with their files; rewrites always do
     location         the table's folder, as the file system spells it ("": the table's name)
-    byte_scale       bytes that a measured byte of text represents: small rows, large files
+    byte_scale       the bytes that a byte of text represents, so that small rows make large files
     row_deletes, stores_level, native_key    as in the capabilities
-    stores_curve     each file a rewrite makes has its own range on the key's curve with it
-    row_ids          rows are known by their ids when they are looked for, else by their values
-    finds_rows       lost rows are found at once, else by a scan of all rows
-    counts_rows      the log says how many rows deletes take
-    linear           versions stay named forever and are kept from one on, as Delta's; else they expire, as Iceberg's
+    stores_curve     each file of a rewrite is stored with its own range on the key's curve
+    row_ids          lost rows are identified by their ids, otherwise by their values
+    finds_rows       lost rows are found directly, otherwise by a scan of all rows
+    counts_rows      the log records the number of rows that deletes remove
+    linear           versions stay in the log, and a kept one keeps all later ones, as in Delta; else they expire singly
     format_version   as Iceberg's: what sinks check from 3 on (lakekeeper.core.vacuum.stream_positions)
-    serializable     a delete fails where rows came since it searched that may match; else they count as later
+    serializable     a delete fails if rows that may match were added since its search; otherwise they count as later
     """
 
     truncate: int | None = None
@@ -75,7 +75,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Touched:
-    """What was touched since the table was made; the lists hold a path for each time."""
+    """Accesses since the table was created; the lists hold a path for each access."""
 
     data_reads: list[str] = field(default_factory=list)
     footers: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ class MemoryTable:
         return fingerprint(live_rows(pinned.files.values(), pinned.schema))
 
     def readable(self, number: int | None) -> Version:
-        """A version all of whose files are there; NotFound for one that expired or lost a file."""
+        """A version all of whose files exist; NotFound if it expired or lost a file."""
         pinned = self.version(number)
         if pinned.number in self.expired:
             raise NotFound(self.name, f"version {pinned.number} expired")
@@ -187,7 +187,7 @@ class MemoryTable:
                     continue
                 drop.append(path)
                 if len(hit) + len(entry.deleted) == len(entry.file.rows):
-                    continue  # nothing is left: the whole file goes
+                    continue  # no row is left: the whole file is removed
                 if self.settings.row_deletes:
                     add.append(
                         replace(entry, deleted=entry.deleted | hit, delete_id=self._next("delete", "dv"))
@@ -205,11 +205,11 @@ class MemoryTable:
         return self.apply("OVERWRITE", lambda now: _with_files(now, drop=list(now.files), add=entries))
 
     def drop_files(self, *paths: str) -> int:
-        """Take whole files out of the table."""
+        """Remove whole files from the table."""
         return self.apply("DELETE", lambda now: _with_files(now, drop=paths))
 
     def rewrite_foreign(self, *paths: str) -> int:
-        """Another engine packs files (default: all) into one for each partition: level and key are lost."""
+        """Compact files (default: all) as another engine does, into one per partition: level and key are lost."""
 
         def change(now: Version) -> Version:
             chosen = paths or tuple(now.files)
@@ -223,12 +223,12 @@ class MemoryTable:
         return self.apply("OPTIMIZE", change)
 
     def leave_dangling(self, count: int = 1) -> int:
-        """A writer leaves delete files behind that apply to no row."""
+        """Leave delete files behind, as a writer may, that apply to no row."""
         left = tuple(self.next_delete() for _ in range(count))
         return self.apply("DELETE", lambda now: replace(now, dangling=now.dangling + left))
 
     def tag(self, name: str, number: int, **retention: int) -> None:
-        """Name a version, so that it stays; ``retention`` as in ``Ref``."""
+        """Tag a version, so that it is kept; ``retention`` as in ``Ref``."""
         with self.lock:
             self.refs[name] = Ref(name, number, branch=False, **retention)
 
@@ -248,13 +248,13 @@ class MemoryTable:
         )
 
     def set_key(self, columns: Sequence[str], layout: str = "linear") -> int:
-        """Store the cluster key, or with no columns take it away."""
+        """Store the cluster key, or remove it if there are no columns."""
         key = self.checked_key(columns, layout)
         ids = tuple(c.field_id for c in key.columns) if key else ()
         return self.apply("CLUSTER BY", lambda now: replace(now, key=ids, layout=layout if key else "linear"))
 
     def checked_key(self, columns: Sequence[str], layout: str = "linear") -> ClusterKey | None:
-        """The key of these columns, None for none; OptionError where they can be no key."""
+        """The key of these columns, None without columns; OptionError if they cannot be a key."""
         if not columns:
             return None
         key = self.current.schema.key(columns, layout)
@@ -282,7 +282,7 @@ class MemoryTable:
         return self._set_columns((*self.current.schema.columns, *column))
 
     def rename_column(self, old: str, new: str) -> int:
-        """Rename a leaf in its place."""
+        """Rename a leaf; its position stays."""
         found = self.current.schema.find(old)
         renamed = replace(found, path=(*found.path[:-1], new))
         return self._set_columns(tuple(renamed if c == found else c for c in self.current.schema.columns))
@@ -293,7 +293,7 @@ class MemoryTable:
         return self._set_columns(tuple(c for c in self.current.schema.columns if c != found))
 
     def repartition(self, *columns: str) -> int:
-        """Another partition spec from now on; files keep theirs."""
+        """Set another partition spec for new files; existing files keep theirs."""
         parts = tuple(self.current.schema.find(c).field_id for c in columns)
         return self.apply("SET SPEC", lambda now: replace(now, partition_by=parts, spec=now.spec + 1))
 
@@ -309,7 +309,7 @@ class MemoryTable:
         run_id: str = "",
         summary: Mapping[str, str] | None = None,
     ) -> int:
-        """Make ``change`` of the newest version the next one, atomically; the new version's number."""
+        """Apply ``change`` to the newest version atomically; returns the number of the new version."""
         with self.lock:
             now = self.current
             made = change(now)
@@ -325,7 +325,7 @@ class MemoryTable:
     ) -> DataFile:
         """Put a file on the disk, in the folder of a run if one is given; no version names it yet.
 
-        Its rows are of one partition. Only runs store statistics where the table's writers store none.
+        Its rows are of one partition. If the table's writers store no statistics, only runs do.
         """
         with_statistics = with_statistics and (self.settings.measured or bool(run))
         built = DataFile(
@@ -355,11 +355,11 @@ class MemoryTable:
         }
 
     def next_row(self) -> int:
-        """A row id that no row has had."""
+        """A new row id."""
         return self.next_number("row")
 
     def deleted(self, path: str, delete_id: str | None) -> frozenset[int]:
-        """Positions that deletes of a file take; all of them for None, which is a file that is gone."""
+        """The deleted positions of a file; all positions for None, which means that the file is gone."""
         for version in reversed(self.versions):
             entry = version.files.get(path)
             if entry is not None and delete_id is None:

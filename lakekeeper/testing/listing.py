@@ -1,4 +1,4 @@
-"""A version of the memory lake as blocks, and which of its files a predicate may mean."""
+"""A version of the memory lake as blocks, and the files that may hold matches of a predicate."""
 
 from __future__ import annotations
 

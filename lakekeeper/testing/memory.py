@@ -5,8 +5,8 @@
     table.append([{"k": 1, "v": "a"}, {"k": 9, "v": "b"}])
     adapter = MemoryFormat(lake).open(None, TableName("db.t", "memory", "db.t"))
 
-It does what the formats do (snapshot isolation, logical files, atomic commits, run ids in the log), counts
-what it touches, can be made to fail, and refuses a commit that loses, doubles or brings back a row.
+It has the features of the formats (snapshot isolation, logical files, atomic commits, run ids in the log), counts its
+accesses, can be made to fail, and refuses a commit that loses, doubles or brings back a row.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ Fault = Literal["rejected", "unknown, landed", "unknown, lost"]
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong in the next commits of maintenance.
+    """Faults in the next commits of maintenance.
 
-    outcomes   one for each attempt to come, oldest first
-    races      called one for each attempt, after all that the engine could check, before the commit itself
+    outcomes   one for each of the next attempts, in order
+    races      one for each attempt, called after the last check of the engine and before the commit itself
     """
 
     outcomes: deque[Fault] = field(default_factory=deque)
@@ -102,7 +102,7 @@ class MemoryAdapter:
     def set_cluster_key(
         self, columns: Sequence[str], layout: str = "linear", *, native: bool = False, dry_run: bool = False
     ) -> KeyReport:
-        """Store the key in the table's metadata, or take it away; raises OptionError."""
+        """Store the key in the table's metadata, or remove it; raises OptionError."""
         if native and not self.store.settings.native_key:
             raise OptionError("native", native, "False: this table has no place for a key of its own")
         before = self.store.current.cluster_key()
@@ -165,7 +165,7 @@ class MemoryAdapter:
         return replace(snapshot, blocks=snapshot.blocks.take(chosen), complete=False)
 
     def blocks(self, entries: Sequence[Entry], key: ClusterKey | None) -> BlockSet:
-        """Live files; rows are counted where the log records no number of them."""
+        """Live files; their rows are counted if the log does not record the number."""
         rows = physical_rows(self.store, [entry.file for entry in entries])
         return blocks_of(entries, rows, key, stores_level=self.store.settings.stores_level)
 
@@ -206,7 +206,7 @@ class MemoryAdapter:
         return parts
 
     def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
-        """Write each part on its own, cut at the task's targets, under the spec that the table has now."""
+        """Write each part separately, cut at the task's targets, under the current spec of the table."""
         if not task.live_rows and self.none_lives(task):
             return Rewrite(task, (), rows_in=0, native=(), run_id=run_id)
         pinned, now = self.store.version(task.read_version), self.store.current
@@ -258,7 +258,7 @@ class MemoryAdapter:
     def attempt(self) -> Fault | None:
         """Count an attempt to commit, let a race happen, and raise the fault that is due before the commit.
 
-        One that is due after it is returned, for :meth:`answer`.
+        A fault that is due after the commit is returned, for :meth:`answer`.
         """
         self.store.touched.attempts += 1
         if self.faults.races:
@@ -271,7 +271,7 @@ class MemoryAdapter:
         return fault
 
     def answer(self, fault: Fault | None) -> None:
-        """The answer to an attempt that has landed: Unknown where it is lost."""
+        """The response to an attempt that has landed: raises Unknown if the response is lost."""
         if fault == "unknown, landed":
             raise Unknown(f"{self.table}: no answer to the commit")
 
@@ -286,7 +286,7 @@ class MemoryAdapter:
 
     @property
     def restores(self) -> MemoryRestores:
-        """How deleted rows are put back."""
+        """How deleted rows are restored."""
         return MemoryRestores(self)
 
     @property
@@ -315,7 +315,7 @@ class MemoryAdapter:
         return MemoryStorage(self.store)
 
     def release(self, task: MergeTask) -> None:
-        """Nothing is held."""
+        """Without effect: nothing is held."""
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Remove outputs and extra files from the disk; those already gone are no error."""
@@ -348,7 +348,7 @@ class MemoryAdapter:
         return Reason.of(Code.SCHEMA_CHANGED) if changed else None
 
     def check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot) -> None:
-        """Raise Conflict for a lost race; AdapterError where a rewrite is not the rows that it read."""
+        """Raise Conflict for a lost race; AdapterError if a rewrite does not hold the rows that it read."""
         changes = self.changes_since(snapshot)
         now = self.store.current
         if changes.obstacle:
@@ -374,7 +374,7 @@ class MemoryAdapter:
                 raise AdapterError(f"{self.table}: an output of task {task.id} is gone from the disk")
 
     def toucher(self, path: str, delete_id: str | None) -> str:
-        """The first commit after which the logical file was no more."""
+        """The first commit after which the logical file no longer existed."""
         was = False
         for version in self.store.versions:
             entry = version.files.get(path)
@@ -401,7 +401,7 @@ def _winner(winners: Sequence[Winner]) -> str:
 
 
 def _cut(rows: Iterable[Row], task: MergeTask, scale: int) -> Iterable[list[Row]]:
-    """Rows cut at the target, whichever of rows and bytes comes first, and always before the maximum."""
+    """Rows cut at the target rows or bytes, whichever comes first, and always before the maximum."""
     chunk: list[Row] = []
     size = 0
     for row in rows:
@@ -445,7 +445,7 @@ class Lake:
         properties: Mapping[str, str] | None = None,
         settings: Settings | None = None,
     ) -> MemoryTable:
-        """A new, empty table; raises OptionError where the name is taken."""
+        """A new, empty table; raises OptionError if the name is taken."""
         if name in self.tables:
             raise OptionError("name", name, "a name that no table has")
         made = MemoryTable(name, kinds, partition_by=partition_by, properties=properties, settings=settings)
@@ -454,7 +454,7 @@ class Lake:
 
 
 class MemoryFormat:
-    """``lakekeeper.spi.Format`` over a lake; ``spark`` is not looked at."""
+    """``lakekeeper.spi.Format`` over a lake; ``spark`` is ignored."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -472,16 +472,16 @@ class MemoryFormat:
         return MemoryAdapter(found, identifier.text)
 
     def refused(self, table: str, error: BaseException) -> None:
-        """The lake opens all its tables."""
+        """None: the lake opens all its tables."""
 
     def examine(self, spark: Any) -> tuple[()]:
-        """Nothing can be wrong with a lake in memory."""
+        """No findings: nothing can be wrong with a lake in memory."""
         return ()
 
     def keeps_files(self, spark: Any, identifier: TableName) -> str:
-        """No table of the lake shares files."""
+        """Empty: tables of the lake share no files."""
         return ""
 
     def lost_race(self, error: BaseException) -> bool:
-        """Writers of the lake never lose."""
+        """False: writers of the lake never lose a race."""
         return isinstance(error, Conflict)

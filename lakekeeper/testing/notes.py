@@ -18,17 +18,17 @@ class MemoryNotes:
         return self.table.notes.get(name)
 
     def keep(self, name: str, text: str) -> str:
-        """Write it unless there is one."""
+        """Write a note unless there is one, and return the text that is stored."""
         with self.table.lock:
             return self.table.notes.setdefault(name, text)
 
     def replace(self, name: str, text: str) -> None:
-        """Write it, whatever was there."""
+        """Write a note, and replace one that exists."""
         self.table.before(f"note {name}")
         with self.table.lock:
             self.table.notes[name] = text
 
     def remove(self, name: str) -> None:
-        """Take it away."""
+        """Remove a note."""
         with self.table.lock:
             self.table.notes.pop(name, None)

@@ -111,7 +111,7 @@ class Predicate:
         )
 
     def must_match(self, statistics: Mapping[tuple[str, ...], Statistics], rows: int) -> bool:
-        """Whether every row of a file matches, by the statistics of its columns; in doubt not."""
+        """Whether every row of a file matches, by the statistics of its columns; false in doubt."""
         return any(
             all(term.must_match(statistics.get(term.path), rows) for term in terms)
             for terms in self.alternatives

@@ -56,7 +56,7 @@ class RaceContract(Selected):
         assert fingerprint(table.rows()) == rows
         assert adapter.snapshot(["k"]).version == version
         assert rebase([made], adapter.changes_since(snapshot)).keep == ()
-        # A rival may leave an empty file of its own behind; of ours, all go and nothing else does.
+        # A rival may leave an empty file of its own behind; all of our files are removed, and no others.
         with_ours = table.leftovers()
         adapter.discard([made])
         assert len(with_ours - table.leftovers()) == len(made.outputs)
@@ -99,7 +99,7 @@ class RaceContract(Selected):
         assert table.leftovers() == set()
 
     def test_a_delete_after_our_commit_takes_rows_of_our_files(self, harness: Harness) -> None:
-        """The other order: we commit first, they second."""
+        """The other order: we commit first, the rival second."""
         table = harness.create(KV, BATCHES)
         recluster(harness, table)
         table.delete("k = 3")

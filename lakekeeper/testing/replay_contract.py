@@ -43,7 +43,7 @@ def commit(harness: Harness, adapter: Adapter[Any], made: Rewrite, snapshot: Sna
 
 
 class ReplayContract(Selected):
-    """Their delete commits first, and ours does."""
+    """A delete of another writer commits before our rewrite, or our own delete does."""
 
     @needs("row_deletes")
     @pytest.mark.parametrize("name", DELETES)

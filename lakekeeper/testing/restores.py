@@ -1,4 +1,4 @@
-"""Rows that were deleted from a table of the memory lake, and how they are put back."""
+"""Rows that were deleted from a table of the memory lake, and how they are restored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MemoryRestores:
         self._store = adapter.store
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The version before one, if all of its files are there."""
+        """The version before the given one, if all of its files exist."""
         return self._adapter.seen(self._store.readable(version - 1), where=where)
 
     def copy(self, hits: Held[Parts] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:
@@ -51,12 +51,12 @@ class MemoryRestores:
         )
 
     def keep(self, copies: Prepared) -> bool:
-        """While all columns of the copies are there."""
+        """Whether the copies are still valid: all of their columns exist."""
         schema, _ = copies.native
         return not _lost(schema, self._store.current.schema)
 
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
-        """One attempt, with the faults and races that the adapter was given."""
+        """One attempt to commit, with the faults and races of the adapter."""
         fault = self._adapter.attempt()
         with self._store.lock:
             later = self._store.versions[since + 1 :]
@@ -82,7 +82,7 @@ def _by_file(hits: Held[Parts] | None) -> dict[str, list[Row]]:
 
 
 def _lost(was: Schema, now: Schema) -> str:
-    """A column whose values could not be kept, and why; empty for none."""
+    """A column whose values cannot be restored, and why; empty if there is none."""
     kinds = {column.field_id: column.kind for column in now.columns}
     for column in was.columns:
         name = ".".join(column.path)

@@ -29,7 +29,7 @@ class MemoryRunner:
         self.cancelled: list[str] = []
 
     def merge(self, rows: Parts, task: MergeTask) -> Parts:
-        """Rows in key order, one part for each range between the cuts; without a key, in the order they come."""
+        """Rows in key order, one part for each range between the cuts; without a key, in the given order."""
         self.merged.append(task.id)
         together = [row for part in rows for row in part]
         if task.key is None:
@@ -45,11 +45,11 @@ class MemoryRunner:
         return _split(together, cuts, column.path)
 
     def merge_files(self, task: FileMerge) -> Sequence[WrittenFile] | Reason:
-        """The same files that a Spark task would write, for adapters that have a columnar half."""
+        """The files that a Spark task would write, for adapters that support columnar merges."""
         return [file for part in range(task.parts) for file in merge(task, part)]
 
     def match(self, traces: Traces[Parts], most: int) -> Matched[Parts]:
-        """Places of the lost rows; equal ones take the first places, one each."""
+        """Places of the lost rows; equal rows get the first places, one each."""
         wanted = Counter(text(row["row"]) for part in traces.lost for row in part)
         total = sum(wanted.values())
         if total > most:
@@ -65,7 +65,7 @@ class MemoryRunner:
         return Matched([hits], total, len(hits))
 
     def hold(self, hits: Parts) -> Held[Parts]:
-        """Places and their number by file."""
+        """The places, and their number by file."""
         return Held(hits, Counter(row["file"] for part in hits for row in part))
 
     def only(self, held: Held[Parts], files: Collection[str]) -> Held[Parts]:
@@ -73,11 +73,11 @@ class MemoryRunner:
         return self.hold([[row for row in part if row["file"] in files] for part in held.hits])
 
     def release(self, kept: Matched[Parts] | Held[Parts]) -> None:
-        """Nothing is kept beyond the value itself."""
+        """Without effect: nothing is held beyond the value itself."""
 
     @contextmanager
     def working(self, run_id: str, what: str) -> Iterator[None]:
-        """Notes the work while it lasts."""
+        """Record the work while it runs."""
         mark = (run_id, what)
         self.working_now.append(mark)
         try:
@@ -86,12 +86,12 @@ class MemoryRunner:
             self.working_now.remove(mark)
 
     def cancel(self, run_id: str) -> None:
-        """Notes the call: nothing runs after its thread here."""
+        """Record the call: here, no work outlives its thread."""
         self.cancelled.append(run_id)
 
 
 def _split(rows: list[Row], cuts: list[Token], path: tuple[str, ...]) -> Parts:
-    """A row goes left of the first cut that it does not exceed; order within a range is kept."""
+    """Each row is placed left of the first cut that it does not exceed; order within a range is kept."""
     parts: Parts = [[] for _ in range(len(cuts) + 1)]
     for row in rows:
         parts[bisect_left(cuts, token(at_path(row, path)))].append(row)

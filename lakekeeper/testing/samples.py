@@ -49,4 +49,4 @@ SAMPLES: dict[str, Sequence[Any]] = {
     "binary": (b"", b"\x00", b"\x00\x01", b"a" * 40, b"\x7f", b"\x80", b"\xff", b"\xff" * 40),
     "boolean": (False, True),
 }
-"""Kind → values, in ascending order but for the floats' two zeros, which are equal."""
+"""Kind → values, in ascending order, except for the two zeros of floats, which are equal."""

@@ -27,7 +27,7 @@ def keys(*values: Any) -> list[Row]:
 def read_rows(
     harness: Harness, adapter: Adapter[Any], snapshot: Snapshot, paths: list[str] | None = None
 ) -> int:
-    """How many live rows a task over the blocks reads, as far as a rewrite knows."""
+    """The number of live rows that a task over the blocks reads, as its rewrite reports it."""
     task = task_for(snapshot, paths)
     made = adapter.write(harness.runner.merge(adapter.read(task), task), task, RUN)
     adapter.discard([made])
@@ -72,7 +72,7 @@ class SnapshotContract(Selected):
             )
             snapshot = table.adapter().snapshot(["k"])
             for block in snapshot.blocks:
-                # The batches differ in length but for the last two, of which one has bounds and one has not.
+                # The batches differ in length, except for the last two, of which only one has bounds.
                 held = [
                     b for b in batches if len(b) == block.rows and (b != [None] or block.null_count[0] == 1)
                 ]
@@ -84,7 +84,7 @@ class SnapshotContract(Selected):
             return False
         lo, hi = block.lo[0], block.hi[0]
         if lo is None or hi is None:
-            # No bounds: all is NULL, or the statistics are missing, which is wide and so allowed.
+            # Without bounds, all values are NULL or statistics are missing: the range is wide, which is allowed.
             return nulls == len(values) or block.null_count[0] == nulls or block.null_count[0] == UNKNOWN
         return all(token(lo) <= token(v) <= token(hi) for v in values if v is not None)
 

@@ -23,7 +23,7 @@ class MemoryStatistics:
         self._store = adapter.store
 
     def find(self, columns: Sequence[str] | None, min_changed_ratio: float) -> Outdated:
-        """Files that have no statistics on some column; they do not age."""
+        """Files that have no statistics on some column; they never become outdated."""
         now = self._store.current
         wanted = {now.schema.find(name).field_id for name in columns or ()}
         return _outdated(now, [e for e in now.files.values() if _lacks(e, wanted)])
@@ -43,7 +43,7 @@ class MemoryStatistics:
         return Computed(len(described), size, rest, native=(now, described))
 
     def commit(self, computed: Computed, run_id: str) -> int | None:
-        """One attempt, with the faults and races that the adapter was given."""
+        """One attempt to commit, with the faults and races of the adapter."""
         fault = self._adapter.attempt()
         then, described = computed.native
         with self._store.lock:
@@ -68,7 +68,7 @@ class MemoryStatistics:
         return next((v.number for v in self._store.versions if v.run_id == run_id), None)
 
     def discard(self, computed: Computed) -> None:
-        """Statistics are in the versions alone."""
+        """Without effect: statistics are stored only in versions."""
 
 
 def _lacks(entry: Entry, wanted: set[str]) -> bool:

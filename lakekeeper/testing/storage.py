@@ -1,7 +1,7 @@
 """The files of a table of the memory lake, as a vacuum sees them: ``lakekeeper.spi.Storage`` over a dictionary.
 
 Locations are ``mem:/<folder>/<file>``. Versions leave the metadata as Iceberg's snapshots do, or stay named as Delta's
-do (``Settings.linear``); in both cases a version that went can be read as long as its files are there.
+do (``Settings.linear``); in both cases an expired version can be read as long as its files exist.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class MemoryStorage:
         return Grounds((f"mem:/{self._table.location}",))
 
     def allowing(self, locations: Sequence[str]) -> MemoryStorage:
-        """The same: the lake's tables have one folder each."""
+        """The same storage: each table of the lake has one folder."""
         return self
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
-        """By the uuid alone."""
+        """Whether it is the same table, by the uuid alone."""
         return table_uuid == self._table.uuid
 
     def versions(self, since: int | None = None) -> Versions:
@@ -87,11 +87,11 @@ class MemoryStorage:
         hints: Collection[str] = (),
         backlog: Backlog = NO_BACKLOG,
     ) -> Garbage:
-        """What versions that go named, and none that stays does."""
+        """Files that expired versions name and no kept version does."""
         table = self._table
         with table.lock:
             needed = {p for n in kept.reasons if n < len(table.versions) for p in named_by(table, n)}
-            # A commit that came after the look keeps what it names, too.
+            # A commit after the versions were read keeps the files that it names, too.
             needed |= {p for n in range(versions.newest, len(table.versions)) for p in named_by(table, n)}
             dead: dict[str, Dead] = {}
             for number in kept.gone:
@@ -108,7 +108,7 @@ class MemoryStorage:
         return Garbage(tuple(dead.values()), examined=len(versions.items), through=through)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
-        """Forget versions, unless a name holds one now; on a linear log, raise Conflict where a file is named again."""
+        """Expire versions, except one that a name holds now; on a linear log, Conflict if a file is named again."""
         table = self._table
         if versions.linear:
             with table.lock:
@@ -144,7 +144,7 @@ class MemoryStorage:
             return [self._info(self._short(path)) for path in paths]
 
     def missing(self, paths: Collection[str]) -> set[str]:
-        """Of data files; deletes are no files of their own here."""
+        """The missing data files; deletes are not files of their own here."""
         self._table.before("missing")
         with self._table.lock:
             return {path for path in paths if path.startswith("data/") and path not in self._table.disk}
@@ -166,7 +166,7 @@ class MemoryStorage:
         return gone
 
     def refuses_trash(self) -> str:
-        """A dictionary renames at no cost."""
+        """Empty: renaming in a dictionary costs nothing."""
         return ""
 
     def move(self, moves: Mapping[str, str]) -> list[str]:
@@ -185,11 +185,11 @@ class MemoryStorage:
         return done
 
     def files(self) -> Iterator[FileInfo]:
-        """LIST, but for what is lakekeeper's own."""
+        """List all files except lakekeeper's own."""
         return self._listed(lambda path: not path.startswith(f"{NOTES}/"))
 
     def left_by(self, runs: Sequence[str]) -> Iterator[FileInfo]:
-        """LIST: the folders of these runs."""
+        """List the folders of these runs."""
         folders = tuple(f"data/{run}/" for run in runs)
         return self._listed(lambda path: path.startswith(folders))
 
@@ -200,14 +200,14 @@ class MemoryStorage:
         return (info for info in infos if info is not None)
 
     def forget(self, run: str) -> None:
-        """Nothing is noted for a run, and a dictionary has no folders."""
+        """Without effect: nothing is recorded for a run, and a dictionary has no folders."""
 
     def recognised(self, paths: Collection[str]) -> set[str]:
-        """The files where the lake's writers put theirs."""
+        """The files in the folders to which the lake's writers write."""
         return {path for path in paths if self._short(path).startswith("data/")}
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        """Paths that any version names that was known when ``versions`` were read."""
+        """Paths that a version named when ``versions`` were read."""
         table = self._table
         if not versions.items:
             raise AdapterError(f"{table.name}: no version could be read, so the files in use are not known")
@@ -221,11 +221,11 @@ class MemoryStorage:
         return set(paths) & known
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
-        """The memory lake's metadata is one object."""
+        """No change: the metadata of the memory lake is one object."""
         return MetadataChange(1, 1, None, Reason.of(Code.NOTHING_TO_DO))
 
     def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
-        """What a test says (``MemoryTable.strangers``)."""
+        """The tables that a test names (``MemoryTable.strangers``)."""
         return self._table.strangers
 
     def _info(self, path: str) -> FileInfo | None:

@@ -1,4 +1,4 @@
-"""The contract of ``storage``: what goes is dead, what lives stays, and each file is known by its own name."""
+"""The contract of ``storage``: only dead files are deleted, and each file has one name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Look:
         return frozenset(dead.path for dead in self.garbage.files)
 
     def sweep(self) -> set[str]:
-        """Expire and delete; the paths that are gone."""
+        """Expire and delete; returns the deleted paths."""
         again = self.storage.expire(self.versions, self.kept, self.files)
         doomed = [
             Doomed(dead.path, dead.kind, 0, dead.version)
@@ -48,7 +48,7 @@ class Look:
 
 
 def places(paths: Iterable[str]) -> set[str]:
-    """Paths without scheme and authority: a log and a listing may spell one place in two ways."""
+    """Paths without scheme and authority: a log and a listing may spell one path differently."""
     return {re.sub(r"^[A-Za-z][\w+.\-]*:(//[^/]*)?", "", path) for path in paths}
 
 
@@ -99,7 +99,7 @@ class StorageContract(Selected):
         assert table.leftovers() == set()
 
     def test_a_file_that_is_named_again_stays(self, harness: Harness) -> None:
-        """What a hint says was dead may live: an earlier vacuum's list is no proof."""
+        """A file that a hint names as dead may be live: the list of an earlier vacuum is no proof."""
         table = harness.create(KV, [keys(1), keys(2)])
         at = look(table)
         live = self._data(table)
@@ -139,7 +139,7 @@ class StorageContract(Selected):
         storage.forget(run)
 
     def test_outputs_that_are_gone_are_missing(self, harness: Harness) -> None:
-        """The engine asks before each commit: a version that names a file which is gone cannot be read."""
+        """The engine checks this before each commit: a version that names a missing file cannot be read."""
         table = harness.create(KV, [keys(1, 3), keys(2)])
         adapter = table.adapter()
         made = rewrite(harness, adapter, task_for(adapter.snapshot(["k"])))
@@ -164,7 +164,7 @@ class StorageContract(Selected):
         table = harness.create(KV, [keys(1), keys(2)])
         storage = table.adapter().storage
         if storage.refuses_trash():
-            return  # there a vacuum with the trash is refused
+            return  # on such storage, a vacuum with the trash is refused
         [path, _] = sorted(self._data(table))
         place = f"{storage.grounds.roots[0]}/{NOTES}/trash/entry/x.parquet"
         assert storage.move({path: place}) == [path]

@@ -1,6 +1,6 @@
 """Hypothesis strategies for policies and adapters: snapshots and tables of the memory lake.
 
-They are the draws of ``lakekeeper.testing.draws``, driven by hypothesis, which shrinks what fails.
+They use the draws of ``lakekeeper.testing.draws``; hypothesis shrinks failing cases.
 """
 
 from __future__ import annotations

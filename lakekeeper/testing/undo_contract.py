@@ -65,7 +65,7 @@ class UndoContract(Selected):
         try:
             undone(table)
         except UndoError:
-            return  # such a format goes back as a whole, and must not
+            return  # such a format can only roll back as a whole, which must be refused here
         assert fingerprint(table.rows()) == rows
 
     @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ class UndoContract(Selected):
     def test_a_later_change_of_its_files_wins(
         self, harness: Harness, later: Callable[[ContractTable], object]
     ) -> None:
-        """In both orders: before the run is looked up, and between that and the commit."""
+        """A later commit at both times: before the run is looked up, and between the lookup and the commit."""
         table = harness.create(KV, BATCHES)
         recluster(harness, table)
         found = table.adapter().undos.find(NAME)

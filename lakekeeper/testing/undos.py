@@ -22,7 +22,7 @@ class MemoryUndos:
         self._store = adapter.store
 
     def find(self, run: RunName) -> Reversal | Undone:
-        """What the run took away and brought, if nothing of it was touched since."""
+        """The files that the run removed and added, if none of them was changed since."""
         name = self._adapter.table
         with self._store.lock:
             versions, now = tuple(self._store.versions), self._store.current
@@ -73,7 +73,7 @@ class MemoryUndos:
         return back, made
 
     def commit(self, reversal: Reversal, run_id: str) -> Commit:
-        """One attempt, with the faults and races that the adapter was given."""
+        """One attempt to commit, with the faults and races of the adapter."""
         fault = self._adapter.attempt()
         back, made = reversal.native
         with self._store.lock:
@@ -94,6 +94,6 @@ class MemoryUndos:
         return seen.schema, seen.spec
 
     def landed(self, reversal: Reversal, run_id: str) -> int | None:
-        """The version since the one that was checked that carries the run id."""
+        """The version that carries the run id, among those after the checked version."""
         later = self._store.versions[reversal.seen + 1 :]
         return next((version.number for version in later if version.run_id == run_id), None)

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 """One row: column name → value, a struct is a dict."""
 
 Token = tuple[int, Any]
-"""What orders as Spark orders the value: NULL first, NaN last, −0.0 equal to 0.0, text and binary by bytes."""
+"""A sort token, in the order of Spark: NULL first, NaN last, −0.0 equal to 0.0, text and binary by bytes."""
 
 NULL: Token = (0, 0)
 _NAN: Token = (2, 0)
@@ -55,7 +55,7 @@ def text(value: Any) -> str:
 
 
 def fingerprint(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The rows as a sorted multiset of texts: equal if and only if the rows are, in whatever order."""
+    """The rows as a sorted multiset of texts: equal if and only if the rows are equal, in any order."""
     return tuple(sorted(text(row) for row in rows))
 
 
@@ -77,7 +77,7 @@ def from_json_value(value: Any, kind: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one column in one file: bounds (None where there are none), NULLs, and whether the bounds are exact."""
+    """The statistics of one column in one file: bounds (or None), NULLs, and whether the bounds are exact."""
 
     lo: Any
     hi: Any
@@ -90,8 +90,8 @@ def statistics(
 ) -> Statistics:
     """Bounds over a column as a writer keeps them, never narrower than the values.
 
-    ``truncate`` keeps so many characters (or bytes) of a bound; ``milliseconds`` keeps timestamps no finer,
-    with the upper bound raised to the last microsecond of its millisecond.
+    ``truncate`` is the number of characters (or bytes) that a bound keeps; ``milliseconds`` rounds timestamps to
+    milliseconds, with the upper bound raised to the last microsecond of its millisecond.
     """
     held = [v for v in values if v is not None]
     nulls = len(values) - len(held)
@@ -111,7 +111,7 @@ def _floor(moment: dt.datetime) -> dt.datetime:
 
 
 def _cut_above(value: Any, truncate: int) -> Any:
-    """The shortest prefix-made bound that is not below ``value``; None where no character can be raised."""
+    """The shortest prefix-made bound that is not below ``value``; None if no character can be raised."""
     if len(value) <= truncate:
         return value
     kept = value[:truncate]

@@ -1,4 +1,4 @@
-"""What a table of the memory lake is made of: columns, immutable files, live entries, versions. Only values."""
+"""The parts of a table of the memory lake, as values: columns, immutable files, live entries, versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakekeeper.errors import OptionError, nearest
 from lakekeeper.testing.values import Row, Statistics, at_path, text
 
 Kinds = Mapping[str, Union[str, "Kinds"]]
-"""Columns by name: a kind of ``lakekeeper.core.model.keys``, another word for what does not order, or a struct."""
+"""Columns by name: a kind of ``lakekeeper.core.model.keys``, another word for a kind without an order, or a struct."""
 
 ROW_ID = "_row_id"
 """The hidden column that follows a row through every rewrite."""
@@ -22,12 +22,12 @@ LAYOUT = ("OPTIMIZE", "lakekeeper")
 Path = tuple[str, ...]
 
 Span = tuple[str, int, int]
-"""Places on a key's curve: the id of the boundaries that they are under, the first, the last."""
+"""A range on a key's curve: the id of its boundaries, the first place, the last place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A leaf of the schema; ``field_id`` outlives renames, and files are written in terms of it."""
+    """A leaf of the schema; ``field_id`` outlives renames, and files use it to name columns."""
 
     path: Path
     kind: str
@@ -119,7 +119,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A live file in a version: with the positions that are deleted, and what a rewrite noted about it."""
+    """A live file in a version, with its deleted positions and what a rewrite recorded about it."""
 
     file: DataFile
     added_at: int
@@ -139,7 +139,7 @@ class Entry:
 class Version:
     """One commit and the table as it left it.
 
-    ``dangling`` are delete files that apply to no row any more; ``summary`` is what the writer noted with the commit.
+    ``dangling`` are delete files that no longer apply to any row; ``summary`` is what the writer recorded with it.
     """
 
     number: int
@@ -191,5 +191,5 @@ def live_rows(entries: Iterable[Entry], schema: Schema) -> list[Row]:
 
 
 def row_ids(rows: Iterable[Row]) -> list[Any]:
-    """The rows' ids, sorted: equal before and after a rewrite that lost and doubled nothing."""
+    """The rows' ids, sorted: equal before and after a rewrite that lost or doubled no row."""
     return sorted(row[ROW_ID] for row in rows)

@@ -86,7 +86,7 @@ def unknown(files: Files, least: Mapping[float, float]) -> float:
 
 
 def wrong_by_ten(files: Files, least: Mapping[float, float]) -> float:
-    """Least regret if the estimated rate may be ten times too high or too low."""
+    """Least regret if the assumed rate may be ten times too high or too low."""
     pairs = [(r, other) for r, other in combinations(least, 2) if np.isclose(other / r, 100)]
     return max(files.bound({r: least[r] for r in pair}) for pair in pairs)
 

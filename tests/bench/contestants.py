@@ -1,6 +1,6 @@
 """The maintenance under test: lakekeeper's policies, and what each format provides.
 
-The formats' own run with their defaults, and at their best: with scaled cubes, or with everything rewritten.
+The formats' own commands run with their defaults, and at their best: with scaled cubes, or with everything rewritten.
 """
 
 from __future__ import annotations

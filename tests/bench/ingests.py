@@ -3,7 +3,7 @@
 Sizes, positions and times are drawn once from a seed. Nothing here was chosen by a policy's results: the second set,
 ``HELD_OUT``, has other seeds and other shapes, and figures are printed for both.
 
-    ingest ─► arrivals, commit by commit (``core.streams``)     ask(t) ─► positions of point queries after commit t
+    ingest ─► arrivals, commit by commit (``commit_streams``)   ask(t) ─► positions of point queries after commit t
 """
 
 from __future__ import annotations

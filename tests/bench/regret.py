@@ -3,7 +3,7 @@
     python -m tests.bench.regret [--held-out] [--streams wide,late,…] [--jobs 2]
 
 The planner of real runs simulates every table of ``tests.bench.ingests`` commit by commit; maintenance runs after each
-tenth. A course costs, by the project's cost model (``core.costs``),
+tenth. A course costs, by the project's cost model (``core.cost.scoring``),
 
     scans       Σ over time · queries per commit · Σ over the files that a point query opens (O + φ·bytes + its deletes)
     rewrites    Σ over merges · (ρ·bytes + O·files)

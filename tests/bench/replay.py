@@ -182,7 +182,7 @@ class User:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Run ``count`` processes that use all the CPU they get."""
+    """Run this many processes that use all the CPU they get."""
     command = [sys.executable, "-c", "while True: pass"]
     started = [subprocess.Popen(command) for _ in range(processes)]
     try:

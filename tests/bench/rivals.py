@@ -16,7 +16,7 @@ from lakekeeper.core.planning.policy import Env
 
 @dataclass
 class Cubes:
-    """Delta's liquid clustering: new files and cubes still under ``least`` files' worth fill cubes of 1.5 times that.
+    """Delta's liquid clustering: new files and cubes below ``least`` target files fill cubes of 1.5 times that size.
 
     It ignores ranges and depth. A block's level holds the number of its cube.
     """
@@ -45,7 +45,7 @@ class Cubes:
 
 @dataclass(frozen=True)
 class SortAll:
-    """Iceberg's rewrite-all sort: everything, in groups of ``most`` files' worth, in file order."""
+    """Iceberg's rewrite-all sort: everything, in groups of ``most`` target-size files, in file order."""
 
     most: float = 100.0
     name: str = "rewrite-all"
@@ -59,7 +59,7 @@ class SortAll:
 
 
 def _bins(at: Index, size: np.ndarray[tuple[int], np.dtype[np.float64]], most: float) -> list[Index]:
-    """Consecutive groups of at most this many files' worth."""
+    """Consecutive groups, each of at most the size of this many target-size files."""
     bins: list[list[int]] = [[]]
     filled = 0.0
     for i, worth in zip(at.tolist(), size[at].tolist(), strict=True):

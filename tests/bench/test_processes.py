@@ -1,4 +1,4 @@
-"""The CPU that the benches count."""
+"""The CPU of a session's processes, as the benches count it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def render_advice(advice: Advice) -> str:
-    """Advice on one page: the verdict, the keys that were weighed, and what could not be."""
+    """Advice on one page: the verdict, the keys that were compared, and the columns that cannot be keys."""
     now = advice.now
     lines = [
         f"{advice.table}: " + (f"clustered by {advice.key}" if advice.key else "no cluster key"),

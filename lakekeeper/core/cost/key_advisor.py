@@ -1,10 +1,10 @@
 """Advice on the cluster key: whether another key serves the workload better, by how much, and when it pays back.
 
-    workload ─► columns that queries filter ─► keys of one to three of them, in each layout
-    each key ─► the table re-sorted by it, on paper ─► files and bytes per query ─► gain ─► work / gain
+    workload ─► columns that queries filter ─► linear keys of one or two of them, curves over two or three
+    each key ─► a simulated re-sort of the table ─► files and bytes per query ─► gain ─► work / gain
 
-The table is taken as it would be after one full re-sort. Columns are taken to be independent of one another, and equal
-text as one value of many, since the statistics of blocks do not show how many there are.
+A key is judged by the table as it would be after one full re-sort. The model assumes that columns are independent of
+one another, and that text has many different values, since the statistics of blocks do not show how many there are.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from lakekeeper.core.workload.workload import Workload
 from lakekeeper.errors import OptionError
 
 CANDIDATES = 4
-"""Columns that are looked at: as many as one key can have."""
+"""The number of columns that are considered: as many as one key can have."""
 
-_BETTER = 0.1  # of the cost of a query: what less than that promises is within the error of the prediction
+_BETTER = 0.1  # of the cost of a query: a smaller gain is within the error of the prediction
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One key, if all of the table were re-sorted by it.
+    """One key, and what a re-sort of the whole table by it would be worth.
 
-    columns, layout   what to give to ``cluster_by``
-    present           it is the key that the table has
+    columns, layout   the arguments of ``cluster_by``
+    present           whether it is the key of the table
     worth             before: the table as it is; after: once re-sorted by this key
     """
 
@@ -62,9 +62,9 @@ class Advice(Result):
 
     now          what a query reads of the table as it is
     candidates   keys, the cheapest for the workload first
-    best         the key to take; None where the present one, or none at all, serves as well
+    best         the recommended key; None where the present key, or no key at all, serves as well
     filtered     column → share of the scans that filter it
-    missing      column → why it is no candidate
+    missing      column → why it is not a candidate
     """
 
     table: str
@@ -112,7 +112,7 @@ def advise(
     now_ms: int,
     missing: Mapping[str, str],
 ) -> Advice:
-    """Advice for a table whose ``snapshot`` is under a key of the candidate columns, in any order.
+    """Advice for a table; the key of its ``snapshot`` consists of the candidate columns, in any order.
 
     ``present`` is the table's own key; ``missing`` names columns that cannot be keys, and why. Raises OptionError
     for an empty workload.
@@ -149,7 +149,7 @@ def advise(
 
 
 def candidate_columns(workload: Workload, now_ms: int) -> list[str]:
-    """Columns that queries filter by ranges or values, most first."""
+    """Columns that queries filter by ranges or values, those that most queries filter first."""
     asked = {
         c for scan in workload.scans for c, spans in scan.filters.items() if not any(s.whole for s in spans)
     }
@@ -177,7 +177,7 @@ def _keys(
 
 
 def _constant_columns(snapshot: Snapshot) -> set[str]:
-    """Columns of one value in each file: partition columns, and what else no merge can order."""
+    """In a partitioned table, columns with a single value in each file: no merge can order rows by them."""
     if snapshot.key is None:
         return set()
     found = set()
@@ -197,7 +197,7 @@ def _candidate(
     now_ms: int,
     scale: Scale,
 ) -> Candidate:
-    """The worth of re-sorting everything by ``key``; the other columns still leave files out by their bounds."""
+    """The worth of re-sorting everything by ``key``; the bounds of the other columns still exclude files."""
     at = [c.path for c in snapshot.key.columns] if snapshot.key else []
     chosen = [at.index(c.path) for c in key.columns]
     rest = [i for i in range(len(at)) if i not in chosen]
@@ -230,7 +230,7 @@ def _everything(blocks: BlockSet, options: Options) -> tuple[Groups, Any]:
 
 
 def _best(found: Sequence[Candidate], now: Load) -> Candidate | None:
-    """The cheapest key, if it is well below both the table as it is and the present key carried out."""
+    """The cheapest key, if it costs clearly less than both the table as it is and a re-sort by the present key."""
     if not found:
         return None
     best = found[0]
@@ -246,7 +246,7 @@ def _listed(found: Sequence[Candidate], most: int = 8) -> tuple[Candidate, ...]:
 
 
 def _blind(snapshot: Snapshot) -> dict[str, float]:
-    """Column → share of the blocks without bounds of it, where there are any."""
+    """Column → share of the blocks that lack its bounds; columns without such blocks are left out."""
     if snapshot.key is None or not len(snapshot.blocks):
         return {}
     found = {}

@@ -22,8 +22,8 @@ from lakekeeper.core.workload.workload import Scan, Workload
 class Lookups:
     """The lookups of a workload.
 
-    share    N shares of all queries that are lookups and open the block
-    values   values that a lookup asks for, on average
+    share    for each of N blocks, the share of all queries that are lookups and open it
+    values   the mean number of values that a lookup asks for
     """
 
     share: Floats
@@ -35,8 +35,8 @@ def lookups_of(
 ) -> Lookups | None:
     """The lookups of values of ``columns``; None if there are none.
 
-    Where Spark reported how many files the lookups opened, they open no more: readers skip further files by statistics
-    on columns that a snapshot does not have.
+    If Spark reported how many files the lookups opened, the prediction does not exceed that: readers skip further files
+    by the statistics of columns that a snapshot does not have.
     """
     named = {column.lower() for column in columns}
     weights = workload.weights(now_ms)
@@ -54,7 +54,7 @@ def lookups_of(
 
 
 def _values(scan: Scan, columns: Collection[str]) -> int:
-    """How many values of one of the columns a scan asks for, the fewest of any column; 0 for no lookup."""
+    """The number of values of a column that a scan asks for, the lowest over the columns; 0 if it is not a lookup."""
     if not scan.understood:
         return 0
     counts = [

@@ -3,9 +3,10 @@
     filter     day = '2026-01-02' and k = 7
     partition  {"day":"2026-01-01"}   no        {"day":"2026-01-02"}   yes: only its blocks can be read
 
-A partition field is known by its name: that of a column (identity), or as Iceberg names its transforms by default
-(``ts_day``, ``ts_hour``, ``ts_month``, ``ts_year``, ``id_bucket``). Of a bucket nothing says which one a value falls
-into, so each is read by its share of the requested values. Any other field admits every value.
+A partition field is identified by its name: that of a column (identity), or the default name of a transform in Iceberg
+(``ts_day``, ``ts_hour``, ``ts_month``, ``ts_year``, ``id_bucket``). The name of a bucket does not show which values it
+holds, so each bucket is read with the probability that it holds one of the requested values. Any other field
+admits every value.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def fields_of(partitions: Sequence[str]) -> Mapping[str, list[Any]]:
 
 
 def partition_columns(partitions: Sequence[str]) -> frozenset[str]:
-    """Columns (lower case) whose filters may leave partitions out."""
+    """Columns (lower case) whose filters may exclude partitions."""
     return frozenset(column for name in fields_of(partitions) for column, _ in _readings(name))
 
 
 def admitted(partitions: Sequence[str], filters: Filters) -> Floats:
-    """Per partition the share of the query's answers that may be in it: 1 or 0, but for buckets."""
+    """For each partition, the probability that it holds results of the query: 1 or 0, except for buckets."""
     share = np.ones(len(partitions))
     asked = {column.lower(): spans for column, spans in filters.items()}
     for name, values in fields_of(partitions).items():
@@ -57,7 +58,7 @@ def admitted(partitions: Sequence[str], filters: Filters) -> Floats:
 
 
 def _readings(name: str) -> list[tuple[str, str]]:
-    """What a field may be of: the column of that name, or a column and its transform."""
+    """The columns and transforms that a field may come from: the column of its name, or a column and a transform."""
     column, _, transform = name.rpartition("_")
     return [(name, ""), *([(column, transform)] if column and transform in (*_UNITS, "bucket") else [])]
 
@@ -82,7 +83,7 @@ def _meets(span: Span, value: Any, unit: str) -> bool:
             return False
         return high is None or not (first > high or (first == high and span.before))
     except (ValueError, TypeError, OverflowError):
-        return True  # a value of another kind than the bound: it leaves nothing out
+        return True  # the value is of another kind than the bound: no partition is excluded
 
 
 def _ends(value: Any, unit: str, span: Span) -> tuple[Any, Any]:
@@ -105,13 +106,13 @@ def _ends(value: Any, unit: str, span: Span) -> tuple[Any, Any]:
 
 
 def _moments(span: Span) -> bool:
-    """Are the bounds timestamps (µs, or text with a time of day)? Otherwise they are dates."""
+    """Whether the bounds are timestamps (µs, or text with a time of day); otherwise they are dates."""
     bound = next((b for b in (span.lo, span.hi) if b is not None), "")
     return isinstance(bound, int) or len(str(bound)) > 10
 
 
 def _like(bound: Any, value: Any) -> Any:
-    """A bound as the kind of ``value``: a number, or text."""
+    """A bound converted to the kind of ``value``: a number, or text."""
     if isinstance(value, float):
         return float(bound) if not isinstance(bound, str) or _number(bound) else float(_us(bound))
     return str(bound).lower() if isinstance(bound, bool) else str(bound)

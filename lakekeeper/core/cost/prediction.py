@@ -31,9 +31,10 @@ _MOST_CHECKED = 200
 def explained(
     plan: Plan, snapshot: Snapshot, options: Options, now_ms: int, workload: Workload | None = None
 ) -> Plan:
-    """``plan``, made on ``snapshot`` with these options, with the worth of each task and what queries read of the rest.
+    """``plan``, with the worth of each task, and with what queries read of the blocks that are left.
 
-    Tasks are weighed by their columns and none is made: of 10⁵, a printed plan shows the first few.
+    The plan was made on ``snapshot`` with these options. Tasks are weighed by columns, without creating them: of 10⁵
+    tasks, a printed plan shows the first few.
     Raises TypeError for a plan whose tasks have no block positions.
     """
     if not isinstance(plan.tasks, Tasks):
@@ -64,7 +65,7 @@ def explained(
 
 
 def scan_error(snapshot: Snapshot, workload: Workload, now_ms: int) -> float | None:
-    """Median relative error of the predicted files of the newest scans, against what Spark opened; None if unreported.
+    """Median relative error of the files predicted for the newest scans; None if Spark reported no files.
 
     The prediction uses the current blocks, so it holds only for scans since the last change.
     """
@@ -85,7 +86,7 @@ def files_predicted(snapshot: Snapshot, scans: Sequence[Scan], now_ms: int) -> l
 
 
 def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
-    """With the files that a query opens of each reason's blocks."""
+    """The same, with the number of files that a query opens among the blocks of each reason."""
     if len(left) == 1 and left[0].blocks == len(share):
         return (replace(left[0], files_per_query=float(share.sum())),)
     if not left:
@@ -97,7 +98,7 @@ def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:
 
 
 def basis(workload: Workload | None, scale: Scale) -> str:
-    """The queries that a cost is for, and their rate."""
+    """A description of the queries that a cost is based on, and their rate."""
     rate = f"{significant(scale.rate * 3600)} an hour"
     if workload is None:
         return f"queries of 1 % of the data, {rate} (no workload is known)"

@@ -1,9 +1,10 @@
 """A workload on one key column: its ranges as numbers that compare with the bounds of blocks, and their sums.
 
-Bounds of blocks and of queries become dense ranks of one line, doubled, so that an open end is between two values:
+Bounds of blocks and of queries become dense ranks on one line. The ranks are doubled, so that an open end has a number
+between those of two values:
 
     values      3         5         9            k > 3 and k <= 9  is  [1, 4]
-    numbers     0    1    2    3    4            a block that ends at 3 (0) is not met
+    numbers     0    1    2    3    4            does not meet a block that ends at 3 (0)
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """The blocks of one key column on a line with all that queries ask of it.
+    """The blocks of one key column on a line, with the bounds that queries name.
 
-    lo, hi      N numbers; −2 where a block holds nothing but NULL, the whole line where statistics miss
+    lo, hi      N numbers; −2 where a block holds only NULL, the whole line where statistics are missing
     nulls       N flags: the block holds, or may hold, NULL
     ranks       value → rank, of each bound that a query named
     held        how the blocks' bytes are distributed over the ranks
-    values      the values at the ranks, of kinds whose values can be counted; else empty
-    wide        share of the bytes in blocks of more than one value: of the others the place is known exactly
+    values      the values at the ranks, for kinds whose values can be counted; otherwise empty
+    wide        share of the bytes in blocks with more than one value; the place of all other bytes is known exactly
     """
 
     lo: Ints
@@ -52,11 +53,11 @@ class Asked:
 
     @property
     def top(self) -> int:
-        """Above every number."""
+        """A number above all others."""
         return 2 * len(self.held.upto)
 
     def stretch(self, span: Span, kind: str) -> tuple[int, int] | None:
-        """A span as closed stretch of numbers; None where it holds no value."""
+        """A span as a closed stretch of numbers; None if it contains no value."""
         lo, hi = 0, self.top
         if span.lo is not None:
             lo = 2 * self.ranks[value_of(span.lo, kind)] + span.after
@@ -73,7 +74,7 @@ class Asked:
         return self._sum(number, self.held.upto, self.held.before, (number + 1) // 2)
 
     def unit(self, lo: Ints, hi: Ints) -> Floats:
-        """The share of a single value in each [lo, hi] of equally frequent values; 0 where they cannot be counted."""
+        """The share of a single value in each [lo, hi] of equally frequent values; 0 if they cannot be counted."""
         if not len(self.values):
             return np.zeros(len(lo))
         first, last = (self.values[np.clip(n // 2, 0, len(self.values) - 1)] for n in (lo, hi))
@@ -89,7 +90,7 @@ class Asked:
 
 
 def asked_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) -> Asked:
-    """The line of one key column with the bounds of these spans; all their values have a ``value_of``."""
+    """The line of one key column with the bounds of these spans, each of which ``value_of`` can parse."""
     wanted = list(dict.fromkeys(value_of(v, kind) for s in spans for v in (s.lo, s.hi) if v is not None))
     asked = _array(wanted, kind)
     lo, hi, n = blocks.lo[column], blocks.hi[column], len(blocks)
@@ -119,7 +120,7 @@ def asked_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) ->
 def _held(
     lo: pa.Array, hi: pa.Array, asked: pa.Array, known: Bools, ranks: tuple[Ints, Ints], size: Ints
 ) -> tuple[Line, Floats]:
-    """The distribution of bytes over the ranks, and the values there.
+    """The distribution of bytes over the ranks, and the values at the ranks.
 
     Each block's bytes are spread evenly over its values; values that only queries name have no weight.
     """
@@ -131,11 +132,11 @@ def _held(
         pa.concat_arrays([lo.take(which), asked]), pa.concat_arrays([hi.take(which), asked])
     )
     values[low], values[high] = first, last
-    if not np.isfinite(values).all():  # an infinity among the values: ranks will do
+    if not np.isfinite(values).all():  # one of the values is infinite: use the ranks
         values = np.arange(points, dtype=np.float64)
     place = values
     if points:
-        start = values[0] / 4  # quarters: no difference overflows
+        start = values[0] / 4  # a difference of quarters cannot overflow
         place = (values / 4 - start) / ((values[-1] / 4 - start) or 1.0)
     none, count = np.full(len(size), -1, np.int64), len(size)
     line = Intervals(
@@ -150,7 +151,7 @@ def _wide(size: Ints, wide: Bools) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretches:
-    """Many stretches of a line with weights, summed so that each question costs two binary searches."""
+    """Many weighted stretches of a line, summed so that each lookup costs two binary searches."""
 
     starts: Ints
     ends: Ints
@@ -187,7 +188,7 @@ class Stretches:
         return np.asarray(np.maximum(top - bottom, 0.0))
 
     def _under(self, mass: Floats, begun: Index, over: Index) -> Floats:
-        """Weighted bytes below a rank: of blocks that began there, the part below it; of those that ended, all."""
+        """Weighted bytes below a rank: the part below it of stretches that began there, and all of those that ended."""
         return (self.begun[begun] - self.over[over]) * mass - self.begun_mass[begun] + self.over_mass[over]
 
 
@@ -214,7 +215,7 @@ def value_of(value: Any, kind: str) -> Any:
         )
     if kind == "float":
         number = float(value)
-        return math.nan if math.isnan(number) else number  # one object: two NaN are no equal keys of a dict
+        return math.nan if math.isnan(number) else number  # one object: two NaN are not equal keys of a dict
     if kind.startswith("decimal"):
         return _decimal(value, kind)
     if kind == "binary":

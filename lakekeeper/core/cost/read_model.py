@@ -1,13 +1,13 @@
-"""The read model: the share of queries that opens each block, and what they would open of a merge's outputs.
+"""The read model: the share of queries that open each block, and what queries would open of the outputs of a merge.
 
     queries      ├──┤   ├──────┤      ├┤            share of b = those that meet it, by weight
     block b         |─────────|
 
-    a merge of blocks with union U into n files: a query that meets U reads one file, and of the others as much as is in
+    a merge of blocks with union U into n files: a query that meets U reads one file, and as much of the others as is in
     the query's range:   1 + (n − 1) · (bytes of the query's range in U) / (bytes of U)
 
-Where no workload is known, queries are taken to ask for a range of 1 % around a row, every row alike: a block is read
-by the share of its partition that is in its range, and by 1 % beside it.
+Without a workload, each query is assumed to select a range of 1 % of a partition around a row, every row alike: the
+share of queries that open a block is the share of the partition in the block's range, plus 1 %.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
 from lakekeeper.core.units import Floats, Ints
 
 RANGE = 0.01
-"""The share of a partition's bytes that a query reads, where nothing else is known."""
+"""The share of a partition's bytes that a query selects if no workload is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """``G`` groups of blocks, group ``g`` is ``members[edges[g]:edges[g + 1]]``, that come out as ``files`` files."""
+    """``G`` groups of blocks that come out as ``files`` files; group ``g`` is ``members[edges[g]:edges[g + 1]]``."""
 
     members: Index
     edges: Ints
@@ -36,14 +36,14 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """Of the outputs of each of ``G`` groups: the share of the queries that opens one at all, and the files opened."""
+    """For the outputs of each of ``G`` groups: the share of the queries that open any of them, and the files opened."""
 
     met: Floats
     files: Floats
 
 
 class Reads(Protocol):
-    """Who reads what: ``share`` has N shares of the queries, one for each block."""
+    """What queries read: ``share`` has, for each of N blocks, the share of the queries that open it."""
 
     @property
     def share(self) -> Floats: ...
@@ -77,7 +77,7 @@ class Uniform:
         self.share = np.asarray(np.minimum(held + RANGE * self._whole, self._whole))
 
     def outputs(self, groups: Groups) -> Opened:
-        """Rows whose key is NULL are sorted apart, into files that no range of values opens."""
+        """As in :class:`Reads`; rows whose key is NULL are in files of their own, which no range of values opens."""
         starts, members = groups.edges[:-1], groups.members
         lo = np.minimum.reduceat(self._line.lo[members], starts)
         hi = np.maximum.reduceat(self._line.hi[members], starts)

@@ -12,7 +12,7 @@ from lakekeeper.core.workload.workload import Workload
 
 
 def reads_of(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> Reads:
-    """Who reads what of a snapshot: uniform without a workload; without a key, each query reads everything."""
+    """What queries read of a snapshot: uniform ranges without a workload; everything without a key."""
     if snapshot.key is None or not len(snapshot.blocks):
         return Everyone(np.ones(len(snapshot.blocks)))
     if workload is None:

@@ -9,7 +9,7 @@ needed to start:
     ROI                               gain · horizon / work
     score                             100 · ROI / (1 + ROI)          50: pays back exactly within the horizon
 
-O is opening a file. A gain divided by the speed of one core is in query-seconds per second, and these add up over
+O is opening a file. A gain divided by the speed of one core is in query-seconds per second, which can be summed over
 tables.
 """
 
@@ -32,13 +32,13 @@ from lakekeeper.core.workload.workload import Workload
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scale:
-    """Costs of the blocks of one snapshot, and who reads them: what every merge of it is weighed on.
+    """Costs of the blocks of one snapshot, and the queries that read them: the scale on which merges are weighed.
 
     reads         which share of the queries opens each block
     plain         N costs of reading a block once, without its deletes, in byte-equivalents
     deletes       N costs of its deletes
     size          N bytes
-    files         where outputs are cut
+    files         the sizes at which outputs are cut
     rate          queries a second
     known         whether the queries are those of a workload, or assumed
     """
@@ -58,7 +58,7 @@ class Scale:
         return self.plain + self.deletes
 
     def outputs(self, size: Floats, rows: Ints) -> tuple[Floats, Floats]:
-        """Of merges of so many live bytes and rows: how many files come out, and what reading one of them costs."""
+        """For merges of these live bytes and rows: the number of output files, and the cost of reading one of them."""
         files = np.maximum(np.ceil(size / self.files.target_bytes - 1e-9), 1.0)
         if self.files.max_rows is not None:
             files = np.maximum(files, np.ceil(rows / self.files.max_rows))
@@ -66,13 +66,13 @@ class Scale:
         return files, c.open_bytes + c.column_share * size / files
 
     def work(self) -> Floats:
-        """N works of rewriting each block."""
+        """The work of rewriting each of N blocks."""
         return self.coefficients.rewrite * self.size + self.coefficients.open_bytes
 
     def worth(self, groups: Groups, size_after: Floats, packs: Bools | None = None) -> Worths:
-        """Of merging each group; ``size_after`` are bytes of all its outputs.
+        """The worth of merging each group; ``size_after`` has the bytes of all its outputs.
 
-        Where no workload is known, the groups that ``packs`` marks are weighed by queries that read everything.
+        Without a workload, the groups that ``packs`` marks are weighed by queries that read everything.
         """
         opened = self.reads.outputs(groups).files if len(groups.files) else np.zeros(0)
         if packs is None or self.known or not packs.any():
@@ -84,7 +84,7 @@ class Scale:
     def change(
         self, groups: Groups, opened: Floats, size_after: Floats, share: Floats | None = None
     ) -> Worths:
-        """Of making each group into files of which a query opens ``opened``; N ``share`` open the blocks now."""
+        """The worth of merges of whose outputs a query opens ``opened``; N ``share`` of the queries open blocks now."""
         at, starts = groups.members, groups.edges[:-1].astype(np.intp)
         share, c = (self.reads.share if share is None else share)[at], self.coefficients
         each = size_after / np.maximum(groups.files, 1)
@@ -101,7 +101,7 @@ class Scale:
         return Load(float(share.sum()), float((share * self.size).sum()), float((share * self.cost).sum()))
 
     def everything(self, parts: Worths) -> Worth:
-        """The whole table: what a query reads of it now, and once all ``parts`` are carried out."""
+        """The worth for the whole table: what a query reads now, and once all ``parts`` are carried out."""
         now = self.present()
         return worth(now, now - parts.saved, parts.work, self.rate, self.coefficients)
 
@@ -115,14 +115,14 @@ def scale_of(
 ) -> Scale:
     """The scale of a snapshot, made once for the same arguments.
 
-    Without a workload the rate is ``queries-per-hour``, and queries are uniform. One that saw no query is a rate of 0.
+    Without a workload the rate is ``queries-per-hour``, and queries are uniform. A workload without queries has rate 0.
     """
     rate = options.workload.queries_per_hour
     given = (now_ms, id(workload), coefficients, options.files, rate)
     kept = snapshot.memo.get("scale")
     if kept is None or kept[0] != given:
         made = _scale(snapshot, now_ms, workload, coefficients, options.files, rate / 3600)
-        kept = snapshot.memo["scale"] = given, made, workload  # kept too, so that its id stays its own
+        kept = snapshot.memo["scale"] = given, made, workload  # kept, so that no other object gets its id
     found: Scale = kept[1]
     return found
 
@@ -158,13 +158,13 @@ def costs(blocks: BlockSet, c: Coefficients) -> Floats:
 
 
 def delete_costs(blocks: BlockSet, c: Coefficients) -> Floats:
-    """The part of it that the deletes of each block cost; of an unknown number of deleted rows, none."""
+    """The part of :func:`costs` that is due to the deletes of each block; an unknown number of rows counts as 0."""
     deleted = c.deleted_row * np.maximum(blocks.deleted_rows, 0)
     return np.asarray(c.open_bytes * blocks.delete_files + c.column_share * blocks.delete_bytes + deleted)
 
 
 def groups_of(blocks: BlockSet, members: Index, edges: Ints, options: Options) -> tuple[Groups, Floats]:
-    """Merges of ``members[edges[i]:edges[i + 1]]`` as groups, and the bytes of each one's outputs (its live rows)."""
+    """Merges of ``members[edges[i]:edges[i + 1]]`` as groups, and the bytes of the outputs of each (its live bytes)."""
     if not len(members):
         return Groups(members, edges, np.zeros(0)), np.zeros(0)
     size = np.add.reduceat(blocks.live_bytes[members].astype(np.float64), edges[:-1])

@@ -1,4 +1,4 @@
-"""Keys that no query filters by: no rewrite for them pays, and another column would serve better."""
+"""Keys that no query filters by: a merge by such a key never pays, and another column would serve better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The read model of a workload: which blocks its queries open now, and which outputs of a merge they would open.
+"""The read model of a workload: the blocks that its queries open now, and the outputs of a merge that they would open.
 
     scans ─► by the partitions that their filters admit ─► by column of the key ─┬─► one stretch: summed, two searches
                                                                                  └─► several columns, spans or NULL:
@@ -26,16 +26,16 @@ from lakekeeper.core.workload.workload import Filters, Scan, Span, Workload
 _MOST_SHAPES = 300
 """Queries over several columns or spans are evaluated one by one, and the heaviest represent all beyond this number."""
 _MOST_PLACES = 64
-"""Different choices of partitions, of which the heaviest stand for all."""
+"""The number of different sets of partitions that are evaluated; the heaviest represent all others."""
 CURVE_FLOOR = {"linear": 1.0, "zorder": 1.55, "hilbert": 1.2}
-"""Files that a curve opens, by those that squares would (measured at 400 files in two dimensions)."""
+"""Files that queries open on a curve, relative to square files (measured at 400 files in two dimensions)."""
 
 _Part = tuple[str, tuple[Span, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One kind of query over several columns, several spans, or NULL: per column the ranges, and if it selects NULL."""
+    """One kind of query over several columns, several spans, or NULL: per column its ranges, and whether NULL too."""
 
     weight: float
     parts: tuple[tuple[int, tuple[tuple[int, int], ...], bool], ...]
@@ -45,10 +45,10 @@ class _Shape:
 class _Questions:
     """The queries that admit the same partitions.
 
-    at        the blocks in these, and ``share``, how far each is admitted
-    plain     per key column, what asks for one stretch of it alone
-    several   all else that asks something of the key
-    whole     weight of the queries that ask nothing of the key
+    at        the blocks in these partitions; ``share`` is the extent to which each is admitted
+    plain     for each key column, the queries for one stretch of this column alone
+    several   all other queries that filter by the key
+    whole     weight of the queries that do not filter by the key
     """
 
     at: Index
@@ -60,9 +60,9 @@ class _Questions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Outputs:
-    """What is known of the outputs of groups: per key column their hulls, share of NULLs, and whether there may be any.
+    """What is known of the outputs of groups: per key column their hulls, share of NULLs, and whether NULL may occur.
 
-    ``free`` is per group the key column that they are ordered by.
+    ``free`` is, for each group, the key column by which its outputs are ordered.
     """
 
     hulls: list[tuple[Ints, Ints]]
@@ -74,8 +74,8 @@ class _Outputs:
 class Asking:
     """The queries of a workload against the bounds of the blocks, column by column of the key.
 
-    ``key`` orders the outputs of merges; ``blocks`` may have bounds of more columns behind those of the key (named by
-    ``beside``), which only leave blocks out.
+    ``key`` orders the outputs of merges; after the columns of the key, ``blocks`` may have bounds of further columns
+    (named by ``beside``), which only exclude blocks.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Asking:
     ) -> tuple[dict[tuple[_Part, ...], dict[tuple[_Part, ...], float]], int, float]:
         """Filters on partitions → filters on the key → weight; scans with values of another kind; blind reads.
 
-        The last is the weight of scans that could not be read, by the share of the blocks that they opened.
+        Blind reads are the weight of scans whose filters are not understood, times the share of the blocks they opened.
         """
         found: dict[tuple[_Part, ...], dict[tuple[_Part, ...], float]] = {}
         unusable, blind, count = 0, 0.0, max(len(self._blocks), 1)
@@ -192,7 +192,7 @@ class Asking:
             read[at] += asked.share * mine
         return np.asarray(np.minimum(read / self._total, 1.0))
 
-    # -- what would be opened of a merge
+    # -- what would be opened after a merge
 
     def outputs(self, groups: Groups) -> Opened:
         """As in :class:`Reads`; bounds of columns behind the first that varies stay as wide as the group's."""
@@ -277,7 +277,7 @@ class Asking:
     def _inside(
         self, line: Asked, lo: Ints, hi: Ints, stretches: tuple[tuple[int, int], ...]
     ) -> tuple[Floats, Floats]:
-        """Of each hull the share of its bytes within the stretches, and how many of them meet it."""
+        """For each hull, the share of its bytes within the stretches, and the number of stretches that meet it."""
         held = np.maximum(line.upto(hi) - line.below(lo), 1e-300)
         inside, pieces = np.zeros(len(lo)), np.zeros(len(lo))
         unit = line.unit(lo, hi)
@@ -289,7 +289,7 @@ class Asking:
         return np.minimum(inside, 1.0), pieces
 
     def _free(self, hulls: list[tuple[Ints, Ints]]) -> Ints:
-        """Per group the key column that its outputs are ordered by: the first in which they are not all alike."""
+        """For each group, the key column by which its outputs are ordered: the first that is not constant."""
         free = np.full(len(hulls[0][0]), self._keyed - 1)
         for c in reversed(range(self._keyed - 1)):
             lo, hi = hulls[c]
@@ -350,7 +350,7 @@ def _meets(lo: Ints, hi: Ints, stretches: tuple[tuple[int, int], ...]) -> Bools:
 
 
 def _bounded(line: Asked) -> tuple[Ints, Ints]:
-    """Bounds for a hull: a block that holds nothing but NULL does not widen it."""
+    """Bounds for a hull: a block that holds only NULL does not widen the hull."""
     empty = line.hi < 0
     return np.where(empty, line.top, line.lo), line.hi
 

@@ -2,7 +2,7 @@
 
 A table is a set of sorted runs. Each query pays *rent* for every run over its key; a merge *buys* one run for several.
 Which merges pay depends on future queries and commits, which are unknown: the problem is repeated ski rental.
-For a batch B of blocks, with P(b) the share of the queries that open b, in byte-equivalents (``core.score``):
+For a batch B of blocks, with P(b) the share of the queries that open b, in byte-equivalents (``core.cost``):
 
     paid(B)   Σ P(b) · cost of reading b · queries since b was added
     kept(B)   what one sorted run in their place would have cost: at each point since the oldest block there

@@ -24,10 +24,10 @@ class TableResult:
              files could not be deleted), ``waiting`` (work is due and was left for later), ``parked`` (a verb failed
              before and is not attempted yet), ``failed``, ``stopped`` (the pass ended before its turn)
     reason   why; of several verbs, each is one of its parts
-    score    what its reclustering was predicted to be worth, 0 to 100; None where nothing was predicted
+    score    the predicted score of its first merge with a prediction, 0 to 100; None if nothing was predicted
     tasks    one for each verb, as this pass leaves it
     debt     what was due when the pass began
-    core_seconds   of executors, for its tasks; where Spark did not measure it, an upper bound
+    core_seconds   executor time of its tasks; an upper bound if Spark did not measure it
     """
 
     table: str
@@ -94,7 +94,7 @@ class AutoReport(Result):
 
     @property
     def cut_short(self) -> bool:
-        """Whether it was stopped before the turn of each table."""
+        """Whether the pass was stopped before each table had its turn."""
         return any(t.status == "stopped" for t in self.tables)
 
     def to_dict(self) -> dict[str, Any]:

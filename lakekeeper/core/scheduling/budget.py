@@ -1,11 +1,11 @@
-"""What the tasks of a fleet may still use, in one pass and in 24 hours: bytes to rewrite, and time of executor cores.
+"""What the tasks of a fleet may still use, in one pass and in 24 hours: bytes to rewrite, and core-seconds.
 
     grant(wanted) ─► bytes that a task may rewrite, reserved ─► settle(reserved, rewritten) when it has ended
 
-Tasks that run side by side cannot spend the same bytes twice. As for one table, a task may exceed what it was granted
-by its first group, so that a small budget still does some work; once nothing is left, no task is started.
+Parallel tasks cannot spend the same bytes twice. As with the budget of one table, the first group of a task may exceed
+what was granted, so that a small budget still does some work; once nothing is left, no task is started.
 
-Core-seconds are known when a task has ended: once they are used up no task is started, and what is running goes on.
+Core-seconds are known only when a task has ended: once they are used up, no task is started; running tasks continue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class FleetBudget:
-    """Limits and what was used of them; None: no limit.
+    """Limits and what was used of them; a limit of None is no limit.
 
     spent_bytes     by this pass; ``spent_today_bytes``: in the 24 hours before it, by earlier passes
     reserved_bytes  granted to tasks that are running

@@ -16,7 +16,7 @@ from lakekeeper.core.units import DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """Query-seconds that queries lose each day until the work is done, and the bytes that it rewrites."""
+    """Query-seconds that are lost each day until the work is done, and the bytes that the work rewrites."""
 
     query_seconds_per_day: float = 0.0
     bytes: int = 0
@@ -42,7 +42,7 @@ def gain_of(plan: Plan) -> float:
 
 
 def debt_of(plans: Iterable[Plan]) -> Debt:
-    """The debt of one table by the plans of several verbs for the same version.
+    """The debt of one table, from the plans of several verbs for the same version.
 
     A block that several verbs would rewrite counts once; of plans that share a block, the larger gain counts.
     """

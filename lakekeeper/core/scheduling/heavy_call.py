@@ -1,4 +1,4 @@
-"""A heavy task as it is handed to another process: one verb on one table, with what it needs from the service."""
+"""A heavy task as it is sent to another process: one verb on one table, with what it needs from the service."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class HeavyCall:
     """One verb on one table.
 
     table         its full name, or its path
-    budget_bytes  what the task may rewrite; None: no limit but the table's own
-    resting       partitions that are left alone, because users won a race there
-    workload      the queries that a recluster or an index is planned for, as JSON; None: as the confs say
+    budget_bytes  what the task may rewrite; None: only the limit of the table applies
+    resting       partitions that are skipped because other writers won a race there
+    workload      the queries for which a recluster or an index is planned, as JSON; None: those that the confs name
     confs         ``spark.lakekeeper.*`` of the service
     """
 

@@ -1,4 +1,4 @@
-"""The pass in progress, as a value: what is queued, what runs, and how far it is."""
+"""The pass in progress, as a value: queued tasks, running tasks, and their progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakekeeper.core.scheduling.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running task is.
+    """The progress of a running task.
 
     step      ``planning``, ``rewriting``, ``committing`` or ``deleting``
     finished  groups that are written, or files that are deleted; of ``total``
@@ -25,11 +25,11 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The finished share of the work, 0 to 1; 0 while it is not known how much there is."""
+        """The finished share of the work, 0 to 1; 0 while the total is unknown."""
         return min(self.finished / self.total, 1.0) if self.total else 0.0
 
     def after(self, phase: str, facts: dict[str, int]) -> Progress:
-        """With one more phase of the run, and the counts that it reports."""
+        """The progress after one more phase of the run, with the counts that the phase reports."""
         if phase == "planned":
             counts = facts.get("tasks", facts.get("files", 0))
             return replace(
@@ -46,13 +46,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LivePass:
-    """A pass in progress, or between two passes what the last one left.
+    """A pass in progress, or between two passes the state after the last one.
 
     began_ms   of the pass in progress; 0 between two passes
     names      tables of the pass
     tasks      those that are planned so far, by table and verb
     running    progress of the tasks that run
-    paused     tables of which no task is started
+    paused     tables whose tasks are not started
     """
 
     began_ms: int = 0
@@ -62,6 +62,6 @@ class LivePass:
     paused: frozenset[str] = frozenset()
 
     def queue(self, now_ms: int) -> list[Task]:
-        """The tasks that wait, highest priority first; those that were held back in this pass come last."""
+        """The waiting tasks, highest priority first; tasks that were held back in this pass come last."""
         waiting = [task for task in self.tasks if task.state == "queued"]
         return sorted(waiting, key=lambda task: (task.reason is not None, -priority(task, now_ms)))

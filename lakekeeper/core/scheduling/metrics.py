@@ -16,7 +16,7 @@ class ServiceMetrics:
     """Counts since the service started, and its last pass.
 
     ended_ms    when the last pass ended; 0 before that
-    error       of the last pass as a whole, such as a bad conf; empty where it ended with a report
+    error       why the last pass as a whole failed, such as a bad conf; empty if it ended with a report
     """
 
     passes: int = 0
@@ -28,7 +28,7 @@ class ServiceMetrics:
     last: AutoReport | None = None
 
     def after(self, report: AutoReport, now_ms: int) -> ServiceMetrics:
-        """With one more pass."""
+        """The metrics after one more pass."""
         return replace(
             self,
             passes=self.passes + 1,
@@ -40,18 +40,18 @@ class ServiceMetrics:
         )
 
     def after_error(self, error: str, now_ms: int) -> ServiceMetrics:
-        """With one more pass, which raised."""
+        """The metrics after one more pass, which raised an error."""
         return replace(self, passes=self.passes + 1, errors=self.errors + 1, ended_ms=now_ms, error=error)
 
     def healthy(self, now_ms: int, pause_ms: int, longest_ms: int) -> bool:
-        """Whether passes go on: the last one ended with a report, and no longer ago than a pause and a long pass.
+        """Whether passes keep running: the last one raised no error, and ended at most a pause and a long pass ago.
 
-        A table that fails is no reason to restart a service: see ``lakekeeper_tables``.
+        A failed table is not a reason to restart a service: see ``lakekeeper_tables``.
         """
         return not self.error and now_ms - self.ended_ms <= pause_ms + longest_ms
 
     def text(self) -> str:
-        """All metrics. Those of the last report are missing before the first pass has ended."""
+        """All metrics. Those of the last report are missing until a pass has ended with a report."""
         lines = [
             *_metric("passes_total", "counter", "Passes that have ended.", {"": self.passes}),
             *_metric("pass_errors_total", "counter", "Passes that raised an error.", {"": self.errors}),

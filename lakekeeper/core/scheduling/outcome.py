@@ -1,4 +1,4 @@
-"""What the reports of a table's verbs amount to: one status, and the reasons for it."""
+"""Combines the reports of a table's verbs into one status, with its reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def outcome(
 ) -> TableResult:
     """The result of a table: its merges in order, its vacuum, and the ``error`` that ended its turn, if any.
 
-    ``others`` are the status of each other verb, and why.
+    ``others`` has the status and the reason of each other verb.
     """
     parts = [merged(reports)] if reports else []
     if error:
@@ -51,7 +51,7 @@ def outcome(
 
 
 def _together(parts: Sequence[tuple[str, Reason]]) -> tuple[str, Reason]:
-    """The worst status of a table's verbs; what was done comes before what was not due."""
+    """The worst status of a table's verbs; the reasons of idle verbs come last."""
     status = min((status for status, _ in parts), key=_WORST_FIRST.index)
     reasons = [reason for _, reason in sorted(parts, key=lambda part: part[0] == "idle")]
     return status, reasons[0].plus(*reasons[1:])

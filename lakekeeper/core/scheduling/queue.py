@@ -1,10 +1,10 @@
-"""Which task is next: by what it is worth for each core-second, and by how long it has been waiting.
+"""Which task is next: by its worth for each core-second, and by the time that it has been waiting.
 
     priority = weight × score + 100 × days waited
 
-The score of a task is its gain for each core-second of work on a scale from 0 to 100. Without new work a waiting task
-gains a hundred points a day, so one without any predicted gain precedes the most valuable new task of weight 1 after a
-day at most, and of weight w after w days: nothing starves.
+The score of a task is its gain for each core-second of work on a scale from 0 to 100. A waiting task gains a
+hundred points a day. So a task without any predicted gain precedes the most valuable new task of weight 1 after a day
+at most, and one of weight w after w days: nothing starves.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def priority(task: Task, now_ms: int) -> float:
 
 
 def next_task(tasks: Sequence[Task], now_ms: int, busy: Collection[str] = ()) -> Task | None:
-    """The task to start now; None if there is none for a table that is not ``busy``.
+    """The task to start now: queued, not parked, and of a table that is not ``busy``; None without such a task.
 
-    The tasks of one table run one after the other, in the order given: a merge may make a later one superfluous. The
-    first queued one of each table has the priority of the highest that waits behind it.
+    The tasks of one table run one after the other, in the given order: a merge may make a later task superfluous. The
+    first queued task of a table has the highest priority of all tasks that wait behind it.
     """
     first: dict[str, Task] = {}
     highest: dict[str, float] = {}
@@ -37,4 +37,4 @@ def next_task(tasks: Sequence[Task], now_ms: int, busy: Collection[str] = ()) ->
             highest[task.table] = max(highest.get(task.table, 0.0), priority(task, now_ms))
     if not first:
         return None
-    return first[max(first, key=highest.__getitem__)]  # of equal ones, the table that was given first
+    return first[max(first, key=highest.__getitem__)]  # of equal priority, the first table given

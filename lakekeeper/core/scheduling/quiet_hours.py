@@ -1,6 +1,6 @@
 """Hours in which automatic runs start nothing: ``Mon-Fri 08:00-18:30 Europe/Berlin``, ``22:00-06:00``.
 
-Days, then the hours of the clock on the wall, then the time zone (UTC without one). Hours that end at or before their
+Days, then hours of local time, then the time zone (UTC without one). Hours that end at or before their
 start end on the next day, and belong to the day on which they start: ``Sat 22:00-06:00`` ends on Sunday morning.
 """
 
@@ -31,7 +31,7 @@ class QuietHours:
     text: str
 
     def covers(self, local: datetime) -> bool:
-        """Whether a time on the wall in this zone is within the window."""
+        """Whether a local time in this zone is within the window."""
         minute = local.hour * 60 + local.minute
         today, yesterday = local.weekday(), (local.weekday() - 1) % 7
         if self.start < self.end:
@@ -40,7 +40,7 @@ class QuietHours:
 
 
 def parse_quiet_hours(text: str) -> QuietHours:
-    """One window out of its text; raises ValueError. Whether the zone exists is for the caller to find out."""
+    """Parse one window; raises ValueError. The caller checks whether the zone exists."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise ValueError(text)
@@ -55,7 +55,7 @@ def parse_quiet_hours(text: str) -> QuietHours:
 
 
 def quiet_now(windows: Sequence[QuietHours], local: Callable[[str], datetime]) -> QuietHours | None:
-    """The first window that covers the time; ``local`` gives the time on the wall in a zone."""
+    """The first window that covers the time; ``local`` returns the local time in a zone."""
     return next((window for window in windows if window.covers(local(window.zone))), None)
 
 

@@ -5,7 +5,7 @@
        │               └─► failed(reason) ─► parked for a while
        └── a later pass ◄──────────────────────┘
 
-A task of a later pass takes over how long it has been waiting and how often it has failed (:func:`renewed`).
+The task of a later pass keeps the time since which it has been waiting, and its number of failures (:func:`renewed`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _MOST_DOUBLINGS = 32
 class Task:
     """One verb on one table.
 
-    kind                    ``plan`` (read the log, and see what is due), ``lifecycle`` (delete expired rows), ``merge``
-                            (rewrite), ``index`` (rewrite for Bloom filters), ``statistics`` (read and describe), ``gc``
-                            (vacuum)
-    since_ms                since when it has been waiting
+    kind                    ``plan`` (read the log, and determine what is due), ``lifecycle`` (delete expired rows),
+                            ``merge`` (rewrite), ``index`` (rewrite for Bloom filters), ``statistics`` (compute
+                            statistics), ``gc`` (vacuum)
+    since_ms                the time since which it has been waiting
     score                   predicted gain per core-second, 0 to 100: see :mod:`lakekeeper.core.cost.scoring`
     weight                  of the table, ``auto.weight``
     bytes                   size of what it would rewrite
-    query_seconds_per_day   what queries would save
-    failures                in a row; ``parked_until_ms``: not before this time, because of them
+    query_seconds_per_day   query-seconds that it would save each day
+    failures                consecutive failures; because of them, it does not run before ``parked_until_ms``
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class Task:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What identifies it among the tasks of a fleet."""
+        """The identity of the task in a fleet."""
         return self.table, self.verb
 
     def is_parked(self, now_ms: int) -> bool:
@@ -83,18 +83,20 @@ class Task:
 
 
 def kind_of(verb: str) -> Kind:
-    """The kind of task that a verb is."""
+    """The kind of the tasks of a verb."""
     return _KINDS.get(verb, "merge")
 
 
 def in_order(verbs: Iterable[str]) -> tuple[str, ...]:
-    """Verbs in the order of one table's tasks: no expired row is merged; filters and statistics are of merged files."""
+    """Verbs in the order of one table's tasks: expired rows are deleted before merges, and merged files get filters and
+    statistics.
+    """
     stages = ["lifecycle", "merge", "index", "statistics", "gc"]
     return tuple(sorted(verbs, key=lambda verb: stages.index(kind_of(verb))))
 
 
 def renewed(task: Task, before: Task | None) -> Task:
-    """A task as a new pass has planned it, with what an earlier pass left of the same one."""
+    """A task as planned by a new pass, with the waiting time and the failures of the same task in an earlier pass."""
     if before is None:
         return task
     waiting = before.state in ("queued", "running") or before.failures > 0
@@ -108,19 +110,19 @@ def renewed(task: Task, before: Task | None) -> Task:
 
 
 def done(task: Task, reason: Reason) -> Task:
-    """It ran and something was committed or deleted, or it found nothing to do."""
+    """The task after it ran: it committed or deleted something, or found nothing to do."""
     return replace(task, state="done", failures=0, parked_until_ms=0, reason=reason)
 
 
 def skipped(task: Task, reason: Reason) -> Task:
-    """It was not due, or it may not run; earlier failures are forgotten with the work that failed."""
+    """The task if it was not due or may not run; its failures are reset, as the failed work is no longer due."""
     return replace(task, state="skipped", failures=0, parked_until_ms=0, reason=reason)
 
 
 def failed(task: Task, error: str, began_ms: int, pause_ms: int) -> Task:
-    """It failed in a pass that began at ``began_ms``: the next attempt is after a pause that doubles with each failure.
+    """The task after it failed in a pass that began at ``began_ms``; it is parked for a while.
 
-    The pause is a day at most.
+    The pause doubles with each failure, up to a day.
     """
     failures = task.failures + 1
     wait_ms = min(pause_ms * 2 ** min(failures - 1, _MOST_DOUBLINGS), DAY_MS)
@@ -129,7 +131,7 @@ def failed(task: Task, error: str, began_ms: int, pause_ms: int) -> Task:
 
 
 def parked(task: Task, now_ms: int) -> Task:
-    """It is left out of this pass because it has failed."""
+    """The task if this pass skips it because it has failed before."""
     wait_ms = max(task.parked_until_ms - now_ms, 0)
     known = task.reason.facts if task.reason else {}
     error = str(known.get("error", "unknown error"))

@@ -1,10 +1,11 @@
 """Named streams of commits for simulations: the same name and seed give the same keys, on every machine.
 
-A stream is what a table is written with: one commit after another, each of some files, each file of some keys
-between 0 and 1. Files of one commit cover the same range, as files of one write usually do.
+A stream is a sequence of commits to a table. Each commit has some files, and each file some keys between 0 and 1. Files
+of one commit cover the same range, as files of one write usually do.
 
-A file is as wide as its rows, not as the few keys of it that are kept: the latest of 4,096 rows of ``late`` is late
-by 300 commits, of 128 by 120. So all rows are drawn, and of each file its two ends and some of the others are kept:
+The range of a file must be that of all its rows, not that of the few keys that are kept: the latest of 4,096 rows of
+``late`` is late by 300 commits, the latest of 128 by 120. So all rows are drawn, and of each file the lowest key, the
+highest key and some others are kept:
 
     rows   │·  · ··   ·  ·· ····:::::::::::::::│
     kept   │·         ·    ·    : ·  :: · : · :│
@@ -30,14 +31,14 @@ from lakekeeper.core.units import Floats, Ints
 from lakekeeper.errors import OptionError, nearest
 
 KEYS_PER_FILE = 128
-"""Keys that are kept of a commit of one file."""
+"""The number of keys that are kept of a commit of one file."""
 _ROWS = 4096
 """Rows of a commit. Real ones have more, and their files are wider still; but no longer by much."""
 _AT_ONCE = 1 << 20
 """Rows drawn in one go: a stream of 10⁵ commits has 4·10⁸."""
 MAX_COMMITS = 100_000
 COMMIT_MS = 60_000
-"""Between two commits where nothing else is said."""
+"""The time between two commits unless a stream has times of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +52,10 @@ class Arrivals:
     place          B codes into ``places``, the (partition, spec) pairs
     keys           (B, K) sorted keys of each block, or None where only the bounds are known
     level          B levels, or None where all are 0
-    present        so many of the first commits are in the table already: they are no part of what is measured
+    present        the number of first commits that are in the table already; they are not measured
     at_ms          C times of the commits, ascending; None: a commit a minute. A commit without blocks only passes time
-    digits         of a compound key, how many values each column has; a position is then the tuple's rank, a whole
-                   number: (2, 5, 1) of (4, 10, 10) values is at 251. Empty: a key of one column
+    digits         for a compound key, the number of values of each column; a position is then the rank of the tuple, a
+                   whole number: with (4, 10, 10) values, (2, 5, 1) is at 251. Empty: a key of one column
     """
 
     name: str
@@ -97,7 +98,7 @@ def _check_seed(seed: int) -> None:
 
 
 class Uniform:
-    """Numbers between 0 and 1 by hashing a counter (splitmix64; Steele, Lea, Flood 2014): no state that hides."""
+    """Numbers between 0 and 1 by hashing a counter (splitmix64; Steele, Lea, Flood 2014): no hidden state."""
 
     def __init__(self, seed: int) -> None:
         _check_seed(seed)
@@ -114,7 +115,7 @@ class Uniform:
         return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
 
     def exponential(self, *shape: int) -> Floats:
-        """Mean 1."""
+        """Exponentially distributed numbers with mean 1."""
         return np.asarray(-np.log1p(-self(*shape)))
 
 
@@ -180,11 +181,11 @@ def _jitter(draw: Uniform, at: Ints, commits: int, keys: int) -> Floats:
 
 
 def _windows(draw: Uniform, at: Ints, _commits: int, keys: int) -> Floats:
-    # x² of a point in the unit disc has the Beta(1/2, 3/2) distribution: places near 0 come up far more often.
+    # x² of a point in the unit disc has the Beta(1/2, 3/2) distribution: places near 0 are far more frequent.
     centre = draw(len(at), 1) * np.cos(2 * np.pi * draw(len(at), 1)) ** 2
     width = 0.02 * 2 ** (4 * draw(len(at), 1))
     inside = np.clip(centre + width * (draw(len(at), keys) - 0.5), 0.0, 1.0)
-    return np.asarray(inside + draw(len(at), keys) * 1e-9)  # what was clipped to an end is no single point
+    return np.asarray(inside + draw(len(at), keys) * 1e-9)  # values that were clipped to an end stay distinct
 
 
 def _backfill(draw: Uniform, at: Ints, commits: int, keys: int) -> Floats:

@@ -1,4 +1,4 @@
-"""Queries on a simulated table: how many files a lookup would open, and how large they are, over time.
+"""Queries on a simulated table: the number and size of the files that a lookup would open, over time.
 
 Queries are spread evenly over all data ever written, so that dense parts of the key are queried more often and two
 policies on the same stream get the same queries.
@@ -20,7 +20,7 @@ RANGE = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
-    """What was measured after some of the commits; one value each, in order.
+    """The measurements after some of the commits: one value for each, in order.
 
     commit               number of the commit, from 1
     depth, depth_p95     files per point query: mean, and 95th percentile
@@ -48,7 +48,7 @@ class Probe:
         self._rows: list[tuple[float, ...]] = []
 
     def measure(self, lo: Floats, hi: Floats, size: Floats, commit: int, number: int) -> None:
-        """Ask all queries of blocks with these bounds and sizes, as they are after ``commit``."""
+        """Run all queries on blocks with these bounds and sizes, as they are after ``commit``."""
         shares = (np.arange(QUERIES) + 0.5) / QUERIES
         written = int(self._arrivals.edges[commit + 1])
         points = self._places(written, shares)
@@ -87,7 +87,7 @@ class Probe:
 
 
 def _opened(lo: Floats, hi: Floats, size: Floats, first: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """Files that meet each [first, last], and their bytes: what starts by its end less what ends before it."""
+    """Files that meet each [first, last], and their bytes: those that start by its end less those ending before it."""
     by_lo, by_hi = np.argsort(lo), np.argsort(hi)
     begun = np.searchsorted(lo[by_lo], last, side="right")
     over = np.searchsorted(hi[by_hi], first, side="left")

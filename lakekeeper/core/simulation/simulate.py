@@ -32,11 +32,11 @@ class SimulationReport(Result):
     """The result of ``simulate``. Means are over time, and over queries drawn evenly from all data.
 
     ingest                    what was written: the table's history or a named stream
-    policies, key             who decided, on which key
-    commits, every, final     commits played; maintenance after each ``every``-th; until nothing is left to do or once
-    ingested_*, rewritten_*   files and bytes that writers brought, and that merges read
+    policies, key             the policies, and the key that they used
+    commits, every, final     the number of commits; maintenance after each ``every``-th; whether rounds are repeated
+    ingested_*, rewritten_*   files and bytes that writers added, and that merges read
     write_amplification       bytes rewritten per byte ingested
-    tasks, largest_task_bytes merges, and the most that one of them read
+    tasks, largest_task_bytes the number of merges, and the most bytes that one of them read
     depth, depth_p95          files per point query: mean over time of the mean, and of the 95th percentile
     depth_at_end, files_at_end
     untouched_depth           mean depth if nothing were ever merged
@@ -99,8 +99,9 @@ def simulate(
 ) -> SimulationReport:
     """Play ``arrivals`` with maintenance after each ``every``-th commit; the same arguments give the same report.
 
-    With ``final`` a policy is applied until it chooses nothing or no longer improves the table; ``full``, which always
-    chooses, is applied once. Raises OptionError as the planner does. ``key`` is how the report names it.
+    With ``final``, the policies are applied until they choose nothing or no longer improve the table, ``max-rounds``
+    times at most; if one of them does not converge, as ``full``, which always chooses, they are applied once. Raises
+    OptionError as the planner does. ``key`` is the name of the key in the report.
     """
     world, spent = World.empty(arrivals), _Spent()
     probe = Probe(arrivals)
@@ -147,7 +148,7 @@ def simulate(
 
 
 def _step(commits: int, every: int) -> int:
-    """How often to measure: at no fixed place between two maintenance runs, so that none is seen too often."""
+    """The number of commits between measurements: offsets to maintenance vary, so that none is overrepresented."""
     step = max(1, commits // _SAMPLES)
     while gcd(step, every) > 1:
         step += 1

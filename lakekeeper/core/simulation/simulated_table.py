@@ -1,14 +1,14 @@
 """A table without files: blocks on a line, their snapshot, and the effect of a merge.
 
-A merge is played on metadata alone: each input's rows count as spread evenly over its range, and the outputs are cut at
-equal shares of the sum, none above the target size.
+A merge is simulated on metadata alone: the rows of each input are assumed to be spread evenly over its range, and the
+outputs are cut at equal shares of the sum, none above the target size.
 
     inputs    |=========|                 rows
                   |============|       ▁▂▄▅▅▄▂▂   ─►  |===|===|======|   three outputs of a third each
                             |=====|
 
-Where a stream holds the keys themselves they are merged, sorted and cut, so that figures are exact. A compound key
-needs them: of each block the bounds of every column are known, as a format's statistics have them.
+If a stream has the keys themselves, these are merged, sorted and cut, so that figures are exact. A compound key needs
+them: the bounds of every column of a block are computed from its keys, as in the statistics of a format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COLUMNS = ("number", "lo", "hi", "low", "high", "rows", "bytes", "level", "adde
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """Blocks that are about to be added, column by column as in :class:`World`; ``keys`` one array each, or none."""
+    """Blocks that are about to be added, column by column as in :class:`World`; ``keys``: one array each, or none."""
 
     lo: Floats
     hi: Floats
@@ -48,11 +48,11 @@ class Made:
 
 @dataclass(slots=True, eq=False)
 class World:
-    """The live blocks of the paper table, column by column; ``number`` names a block and only grows.
+    """The live blocks of the simulated table, column by column; ``number`` identifies a block and only grows.
 
     ``low`` and ``high`` are (N, K) bounds of each column of a compound key, as whole numbers; K is 0 for one column.
-    ``added`` is when, in ms: a merge is half way to the next commit. ``parts`` has which merge wrote
-    a block (``Env.parts``); a caller that simulates the rounds of one call clears it first.
+    ``added`` is the time in ms; that of a merge is halfway to the next commit. ``parts`` maps a block to the merge that
+    wrote it (``Env.parts``); a caller that simulates the rounds of one call clears it first.
     """
 
     arrivals: Arrivals
@@ -74,7 +74,7 @@ class World:
 
     @classmethod
     def empty(cls, arrivals: Arrivals) -> World:
-        """A table of the arrivals' shape without a block."""
+        """An empty table for these arrivals."""
         none, flat = np.zeros(0, np.int64), np.zeros(0, np.float64)
         box = np.zeros((0, len(arrivals.digits)), np.int64)
         return cls(arrivals, none, flat, flat, box, box, none, none, none, none, none, [])
@@ -84,14 +84,14 @@ class World:
 
     @property
     def key(self) -> ClusterKey:
-        """The key of the paper table."""
+        """The key of the simulated table."""
         if not self.arrivals.digits:
             return _KEY
         names = [KeyColumn((f"c{i}",), "int", str(i)) for i in range(len(self.arrivals.digits))]
         return ClusterKey(tuple(names))
 
     def arrive(self, commit: int) -> int:
-        """The blocks of this commit are added; their bytes."""
+        """Add the blocks of this commit, and return their bytes."""
         self.commits = commit + 1
         at = slice(int(self.arrivals.edges[commit]), int(self.arrivals.edges[commit + 1]))
         a = self.arrivals
@@ -129,7 +129,7 @@ class World:
         }
 
     def merge(self, tasks: Sequence[MergeTask], commit: int) -> tuple[int, bool]:
-        """Play tasks of one plan; (bytes read, whether any rose a level or came out as fewer files)."""
+        """Simulate the tasks of one plan; (bytes read, whether any task raised a level or wrote fewer files)."""
         self.version += 1
         gone: Bools = np.zeros(len(self), dtype=np.bool_)
         read, nearer = 0, False
@@ -176,7 +176,7 @@ class World:
         cuts = positions(lo, hi, self.bytes[at].astype(np.float64), np.arange(1, parts) / parts)
         ends = np.concatenate([np.nextafter(cuts, -np.inf), [hi.max()]])
         starts = np.concatenate([[lo.min()], cuts])
-        return starts, np.maximum(starts, ends)  # of many equal keys, outputs are that one point
+        return starts, np.maximum(starts, ends)  # with many equal keys, an output is a single point
 
     def _add(self, made: Made, added: int) -> None:
         count = len(made.lo)

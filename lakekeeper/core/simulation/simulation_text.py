@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def render_simulation(report: SimulationReport) -> str:
-    """A simulation on one page: what it cost, what queries would have opened, and depth over time."""
+    """A simulation on one page: its cost, the files that queries would have opened, and depth over time."""
     rounds = "until nothing is left to do" if report.final else "one round each"
     by = ", ".join(report.policies)
     cost = f"{report.write_amplification:.2f} bytes per byte ingested"

@@ -1,9 +1,10 @@
 """A table's own history as a stream of commits, from the metadata of its live blocks.
 
-The time at which a block was added identifies its commit. Blocks that were never reclustered are what writers brought:
+The time at which a block was added identifies its commit. Blocks that were never reclustered are those that writers
+added:
 
-    replayed     those blocks again, commit by commit, into an empty table
-    continued    the table as it is, and further commits like the recent ones, moved on where the key moves on
+    replayed     these blocks again, commit by commit, into an empty table
+    continued    the table as it is, then further commits like the recent ones, shifted if the key grows with time
 
            hi of all commits so far ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄╮
                             |====|               ╰──► frontier: drawn commits keep their distance to it
@@ -34,7 +35,7 @@ _MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent c
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Past:
-    """The blocks on a line of floats, sorted by commit; ``fresh`` are those that writers brought."""
+    """The blocks on a line of floats, sorted by commit; ``fresh`` are those that writers added."""
 
     order: Index
     commit: Ints
@@ -50,7 +51,7 @@ class _Past:
 
 
 def replayed(snapshot: Snapshot) -> Arrivals:
-    """The ingest of the blocks that were never reclustered; OptionError where they are fewer than two commits."""
+    """The blocks that were never reclustered, as arrivals; OptionError if they are from fewer than two commits."""
     past = _past(snapshot)
     at = past.order[past.fresh[past.order]]
     commit = np.unique(past.commit[at], return_inverse=True)[1]
@@ -59,9 +60,9 @@ def replayed(snapshot: Snapshot) -> Arrivals:
 
 
 def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
-    """The table as it is, then ``commits`` drawn from its recent ones; OptionError where there are fewer than two.
+    """The table as it is, then ``commits`` drawn from its recent ones; OptionError if there are fewer than two.
 
-    The past counts as ``present``. New partitions are not invented.
+    Past commits count as ``present``. No commit adds a new partition.
     """
     past = _past(snapshot)
     recent = np.unique(past.commit[past.fresh])[-_RECENT:]
@@ -110,7 +111,7 @@ def _past(snapshot: Snapshot) -> _Past:
             f"a table with files of two commits or more that were never reclustered; {snapshot.table} has none such, "
             "so name a stream instead",
         )
-    # What is older than the first of them, or was made by a merge, belongs to the commit before.
+    # Blocks that are older than the first commit belong to it; those of a merge, to the commit before the merge.
     commit = np.maximum(np.searchsorted(starts, blocks.added_at, side="right") - 1, 0)
     lo, hi = _line(snapshot)
     pairs = np.stack([blocks.partition, blocks.spec], axis=1)
@@ -130,7 +131,7 @@ def _arrivals(
     *,
     present: int = 0,
 ) -> Arrivals:
-    """Blocks ``at`` in order of ``commit``, each partition on a stretch of the line of its own."""
+    """Blocks ``at`` in order of ``commit``; each partition has its own stretch of the line."""
     blocks = snapshot.blocks
     lo, hi = bounds
     first = float(lo.min())
@@ -178,7 +179,7 @@ def _ranks(snapshot: Snapshot, intervals: Intervals) -> tuple[Floats, Floats]:
 
 
 def _numbers(bounds: pa.Array) -> Floats:
-    """Bounds as floats, NaN where there is none or where the type is no number."""
+    """Bounds as floats, NaN where there is none or where the type is not numeric."""
     kind = bounds.type
     if pa.types.is_date32(kind):
         bounds = bounds.cast(pa.int32())

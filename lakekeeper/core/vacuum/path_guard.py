@@ -25,7 +25,7 @@ TRASH = "trash"
 
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(/.*)?", re.DOTALL)
 _SAME = {"s3n": "s3", "s3a": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
-"""Schemes that are one store under several names."""
+"""Different schemes of one store."""
 _BLOB = re.compile(r"(?<=@)([^.]+)\.blob\.")
 """An account of Azure by its other endpoint: ``wasbs://c@a.blob.…`` is ``abfss://c@a.dfs.…``."""
 
@@ -71,7 +71,7 @@ def grounds_of(
 
 
 def require_roots(table: str, grounds: Grounds) -> None:
-    """Raise RetentionError for a root that is a whole file system or bucket, or is no absolute location."""
+    """Raise RetentionError for a root that is a whole file system or bucket, or is not an absolute location."""
     for root in grounds.roots:
         place = _place(root.rstrip("/") or "/")
         if place is None or not place.steps or _odd(place.steps):
@@ -100,7 +100,7 @@ def refusal(path: str, grounds: Grounds, region: Region = "data") -> str:
 
 
 def _refusal_within(steps: Sequence[str], reserved: Sequence[str], region: Region) -> str:
-    """The same for a file below the table's location."""
+    """As :func:`refusal`, for a file below the table's location."""
     in_trash = len(steps) > 3 and steps[:2] == (NOTES, TRASH)
     if region == "trash":
         return "" if in_trash else "it is in no entry of the trash"
@@ -187,5 +187,5 @@ def _place(location: str) -> _Place | None:
 
 
 def _odd(steps: Sequence[str]) -> bool:
-    """Steps that a file system may take for something else than a name."""
+    """Whether a file system may interpret one of the steps as something other than a name."""
     return any(step in ("", ".", "..") or "\x00" in step or "\\" in step for step in steps)

@@ -5,8 +5,8 @@
                                      cutoff ┘
     kept                                3     4     5     6     3 was the newest at the cutoff: a reader may have it
 
-As in StarRocks: minimum number of versions, grace time and oldest active transaction, together. A version expires only
-if none of them holds it; an unknown time or parent holds it too.
+As in StarRocks, three rules apply together: a minimum number of versions, the retention, and the oldest active
+transaction. A version expires only if no rule keeps it. A version of unknown time is kept, and so is its parent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakekeeper.core.vacuum.stream_positions import SinkCommit, held_for_sinks
 from lakekeeper.errors import OptionError, RetentionError
 
 FLOOR_MS = 24 * HOUR_MS
-"""The least grace that a table property may set; only a call may set less."""
+"""The shortest retention, whether a call or a table property sets it; only ``allow_unsafe`` permits less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Ref:
 class Versions:
     """All versions that are still in the log, and the names that point at them.
 
-    linear       versions form one line and are kept from one on, never individually (Delta)
-    min_age_ms, min_versions   what the table's own properties require; None if they set nothing
+    linear       versions form one line: a kept version keeps all later ones (Delta)
+    min_age_ms, min_versions   the retention of the table's own properties; None if they set none
     usual_age_ms the format's default retention
     live_bytes   bytes of the newest version's files; None if unknown
-    refused      why nothing may be deleted here, by a rule of the format; empty where it may
-    sinks        commits of streams that write into the table, by which they find how far they have come
+    refused      the rule of the format by which no file may be deleted; empty if there is no such rule
+    sinks        commits of streams that write into the table, with the positions that these look up on restart
     native       state of the adapter, which it needs to find the garbage
     """
 
@@ -98,11 +98,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a call asks for: ``age_ms`` and ``last`` (None: as the table says), versions that stay in any case.
+    """What a call requests: ``age_ms`` (None: as the table says), the ``last`` versions, and versions that always stay.
 
-    ``active`` are versions that work under way has read, each with the reason; ``streams`` read on from a version.
-    ``least_ms`` is a floor under the grace of the table: it counts where ``age_ms`` is None. For ``sink_ms`` after its
-    last commit, a stream that writes into the table finds the position that it recorded.
+    ``active`` are versions that runs in progress have read, each with the reason; ``streams`` continue from a version.
+    ``least_ms`` is the minimum of the table's retention; it applies if ``age_ms`` is None. For ``sink_ms`` after the
+    last commit of a stream that writes into the table, the versions stay in which it looks up its position.
     """
 
     age_ms: int | None = None
@@ -117,9 +117,9 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The versions that stay, each with its first reason; those that expire; names that expire for their age.
+    """The versions that stay, each with its first reason; the versions and the names that expire.
 
-    ``age_ms`` and ``cutoff_ms`` are the grace in force, and the time to which it reaches back.
+    ``age_ms`` is the retention in force, and ``cutoff_ms`` the time to which it reaches back.
     """
 
     reasons: Mapping[int, Reason]
@@ -137,8 +137,8 @@ class Kept:
 def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> Kept:
     """Divide the versions into those that stay and those that expire.
 
-    Raises RetentionError for a grace under the table's floor, for a rule of the format, and for a snapshot that is
-    empty, or in which a name points at nothing; OptionError for a stream of another table.
+    Raises RetentionError for a retention under the floor, for a rule of the format, and if the versions are incomplete:
+    none at all, no ``main``, or a name of an unknown version. Raises OptionError for a stream of another table.
     """
     _check(table, versions)
     age_ms = _age(table, versions, retention)
@@ -178,7 +178,7 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
 def _held(
     version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int
 ) -> Reason | None:
-    """Why a version that was the newest until ``ended`` stays, without regard to names; None if nothing holds it."""
+    """Why a version that was the newest until ``ended`` stays, regardless of names; None if nothing keeps it."""
     if version.at_ms is None or version.at_ms > now_ms:
         return Reason.of(Code.TIME_UNKNOWN)
     if ended is None or ended > now_ms - age_ms:
@@ -215,7 +215,7 @@ def _check(table: str, versions: Versions) -> None:
 
 
 def _age(table: str, versions: Versions, retention: Retention) -> int:
-    """The grace in force; RetentionError where it is under the floor and the call does not insist."""
+    """The retention in force; RetentionError if it is negative, or under the floor without ``allow_unsafe``."""
     own = versions.min_age_ms
     grace_ms = retention.age_ms
     if grace_ms is None:
@@ -238,9 +238,9 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
 
 
 def newest_until(versions: Versions) -> dict[int, int | None]:
-    """When each version stopped being the newest of its line: the earliest child's time; heads are not in it.
+    """When each version stopped being the newest of a line: the time of its latest child; heads are left out.
 
-    A child of unknown time leaves None: the version may have been the newest until now.
+    A child of unknown time gives None: the version may have been the newest until now.
     """
     ended: dict[int, int | None] = {}
     heads = {r.head for r in versions.refs if r.branch}
@@ -271,7 +271,7 @@ def _keep_line(
     moments: tuple[int, int],
     reasons: dict[int, Reason],
 ) -> None:
-    """The last versions of a branch, and those within its own grace."""
+    """Keep the last versions of a branch, and those within its own retention."""
     cutoff, now_ms = moments
     if ref.max_age_ms is not None:
         own = ref.max_age_ms if retention.allow_unsafe else max(ref.max_age_ms, FLOOR_MS)
@@ -288,7 +288,7 @@ def _keep_line(
 
 
 def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
-    """A head and its ancestors in the log; ends if the parents form a circle."""
+    """A head and its ancestors in the log; stops if the parents form a cycle."""
     seen: set[int] = set()
     at: int | None = head
     while at is not None and at in known and at not in seen:
@@ -300,7 +300,7 @@ def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
 def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
     """The versions from which a stream continues, and all later ones in their lines.
 
-    A stream reads what each commit added, version by version: also files that a later one replaced.
+    A stream reads what each commit added, version by version, even files that a later commit replaced.
     """
     known = {v.id for v in versions.items}
     ours = [version for uuid, version in stream.positions if uuid in ("", versions.table_uuid)]
@@ -312,7 +312,7 @@ def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
     if not starts and stream.required:
         raise _not_ours(table, stream)
     if versions.linear and starts:
-        # The next version may not exist yet; if the log no longer has it, all versions of the log are held.
+        # The next version may not exist yet; if the log no longer has it, all versions of the log are kept.
         return {version for version in known if version >= min(starts)}
     after: dict[int | None, list[int]] = {}
     for version in versions.items:
@@ -333,7 +333,7 @@ def _keep_positions(
     since_ms: int,
     reasons: dict[int, Reason],
 ) -> None:
-    """The versions that writing streams need, on each branch that stays: a stream may write to any branch."""
+    """Keep the versions that writing streams need, on each branch that stays: a stream may write to any branch."""
     for ref in versions.refs:
         if ref.branch and ref.name not in expired:
             line = list(_ancestors(ref.head, known))

@@ -1,16 +1,16 @@
-"""What streams that write into a table keep in its log, and which versions they need for that.
+"""The positions that streams record in the log of a table that they write, and the versions that they need for that.
 
-A stream commits its output and how far it has come in one step. After a crash it asks the table which of its
-checkpoints, epochs or offsets were committed, and commits the rest. All sinks of Iceberg search alike::
+A stream commits its output together with its position. After a crash, it looks up in the table which of its
+checkpoints, epochs or offsets were committed, and commits the rest. All sinks of Iceberg search in the same way::
 
     main          1 ─ 2 ─ 3 ─ 4 ─ 5       the sink reads the summary of 5, of its parent 4, and so on
                       └ checkpoint 7      up to the first one that names the sink
 
-The search ends at the first version that has expired. The sink then takes all of its output for uncommitted: it adds it
-a second time, or fails because its manifests are gone. So a version is held together with all that come after it in its
+The search ends at the first version that has expired. The sink then considers all of its output uncommitted: it adds it
+a second time, or fails because its manifests are gone. So such a version is kept together with all later ones of its
 branch; a tag on it would not help.
 
-Delta keeps positions in the table's state (``txn``), which outlives all versions: nothing has to be held there.
+Delta stores positions in the table's state (``txn``), which outlives all versions: no version has to be kept for them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SinkCommit:
     """One commit of a stream, with the position that it recorded.
 
     sink       which stream: ``Flink job 5ba1 (operator 3f2)``
-    position   how far it has come: ``checkpoint 7``
+    position   its position: ``checkpoint 7``
     version    the version of the commit; None if the position outlives all versions
     at_ms      the time of the commit (epoch milliseconds); None if unknown
     checks_history   the sink's next commit can fail unless its branch still has all versions from the first one on
@@ -89,8 +89,8 @@ def held_for_sinks(
 ) -> dict[int, Reason]:
     """Versions of a branch that streams need to find their positions, each with the reason.
 
-    ``line`` is the branch from its head back, as far as the log knows it; ``whole``: back to the table's first version.
-    Streams that committed last before ``since_ms`` need nothing any more.
+    ``line`` is the branch from its head back, as far as the log has it; ``whole``: back to the first version of the
+    table. Streams whose last commit is older than ``since_ms`` no longer need any version.
     """
     places = {version: place for place, version in enumerate(line)}
     here = [(places[c.version], c) for c in commits if c.version is not None and c.version in places]

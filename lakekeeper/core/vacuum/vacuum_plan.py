@@ -1,7 +1,7 @@
 """Garbage as an adapter reports it, and the plan that a vacuum carries out.
 
-    versions ─ keep() ─► kept, gone ─► adapter: named by what goes, by nothing that stays ─► Garbage
-    Garbage ─ looked at on the disk ─► plan_vacuum(): containment, brake, order ─► VacuumPlan ─► deletes, oldest first
+    versions ─ keep() ─► kept, gone ─► adapter: files that only expired versions name ─► Garbage
+    Garbage ─ looked up in the storage ─► plan_vacuum(): containment, order ─► VacuumPlan ─► brake() ─► deletes
 
 A plan is plain data: it states why each file is deleted and why each version is kept.
 """
@@ -35,7 +35,7 @@ KINDS = (
 """The role of a file in its format; ``changes`` are files of a change feed, ``trash`` files in the trash."""
 
 METADATA_KINDS = frozenset({"manifest", "manifest list", "statistics", "metadata", "trash"})
-"""Kinds that are in a folder of the format, or of lakekeeper."""
+"""Kinds of files in a folder of the format or of lakekeeper."""
 
 
 def region_of(kind: str) -> Region:
@@ -49,8 +49,8 @@ def region_of(kind: str) -> Region:
 class Dead:
     """A file that no kept version names.
 
-    ``path`` is a full location, decoded; ``version`` the one that dropped it (the last that names it, where the
-    format records only that), by which deletes are ordered; ``order`` that version's place in time. ``logged``: the log
+    ``path`` is a full location, decoded. ``version`` is the version that dropped the file, or the last that names it
+    if the format records no more; ``order`` is its place in time, by which deletes are ordered. ``logged``: the log
     itself shows that the file was part of the table and was removed, so that its deletion is expected.
     """
 
@@ -65,7 +65,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A file that was dropped and has to stay for now, by ``version`` at ``at_ms`` (epoch milliseconds)."""
+    """A file that ``version`` dropped at ``at_ms`` (epoch milliseconds), and that has to stay for now."""
 
     path: str
     kind: str
@@ -76,7 +76,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Files that wait for their retention, recorded for a log that may no longer name them by then.
+    """Files that wait for the end of their retention, recorded because the log may no longer name them by then.
 
     ``seen`` is the newest version that was known when it was written; -1 if there is no backlog.
     """
@@ -94,7 +94,7 @@ class Garbage:
     touched.
 
     examined   manifests, commits and the like that were read to find it
-    note       what is unknown, for the report (a truncated log); empty if nothing is
+    note       what is unknown, for the report (a truncated log); may be empty
     through    the version up to which all garbage is named here, from which the next vacuum continues
     backlog    the backlog for the next vacuum
     """
@@ -109,7 +109,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file as the storage shows it. ``modified_ms`` is 0 where it is not reported; ``link``: reached by a link."""
+    """A file as the storage shows it. ``modified_ms`` is 0 if not reported; ``link``: it is reached by a link."""
 
     path: str
     bytes: int
@@ -135,7 +135,7 @@ class VacuumPlan(Result):
     """The files to delete, and why the others stay.
 
     files      in the order in which they go: oldest version first
-    spared     garbage that stays after all, each with the reason (outside the table, a link, another's)
+    spared     garbage that stays nevertheless, each file with the reason (outside the table, a link, another table's)
     unrecognised   files in the table's folders that no version names and no writer of the format makes: never touched
     gone_before  garbage that no longer existed
     kept       versions that stay, with the reason of each
@@ -161,12 +161,12 @@ class VacuumPlan(Result):
 
     @property
     def bytes(self) -> int:
-        """Of all files that go."""
+        """The bytes of all files to delete."""
         return sum(f.bytes for f in self.files)
 
     @property
     def data_bytes(self) -> int:
-        """Of the files that go and are not metadata."""
+        """The bytes of the files to delete that are not metadata."""
         return sum(f.bytes for f in self.files if f.kind not in METADATA_KINDS)
 
     @property
@@ -176,7 +176,7 @@ class VacuumPlan(Result):
 
     @property
     def share(self) -> float | None:
-        """Bytes of data to delete, as a share of these and the newest version's; None if the latter are not known."""
+        """Bytes of data to delete, as a share of these and those of the newest version; None if those are unknown."""
         if self.live_bytes is None:
             return None
         data = self.data_bytes
@@ -290,7 +290,7 @@ def count_by_kind(files: Sequence[Doomed]) -> dict[str, tuple[int, int]]:
 
 
 def brake(plan: VacuumPlan, most: float) -> None:
-    """Raise RetentionError where files that the log does not explain would be more than a share of the table's bytes.
+    """Raise RetentionError if files that the log does not explain exceed a share of the table, or its size is unknown.
 
     Garbage that the log names does not count, however much it is: one full rewrite leaves as much as the table holds.
     """
@@ -339,7 +339,7 @@ def by_partition(files: Sequence[Doomed]) -> dict[str, tuple[Doomed, ...]]:
 
 
 def proof(plan: VacuumPlan, run_id: str, now_ms: int) -> str:
-    """The record that is written before anything is deleted: what was examined, and what will go."""
+    """The record that is written before the first delete: what was examined, and what will be deleted."""
     record = {
         "run_id": run_id,
         "table": plan.table,

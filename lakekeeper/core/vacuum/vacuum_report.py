@@ -20,13 +20,13 @@ _NOTHING_TO_DO = Reason.of(Code.NOTHING_TO_DO)
 class VacuumReport(Result):
     """The result of ``vacuum``; counts carry Iceberg's names.
 
-    deleted_*        files that are gone from the disk by this call, by kind and together; in a dry run: that would go
+    deleted_*        files that this call deleted, by kind and in total; in a dry run, files that it would delete
     failed_files_count   files that were to be deleted and are still there
     expired_snapshots_count   versions that can no longer be read (Delta: of those that the log still knows)
-    settled_runs     runs that died or failed, whose leftovers were looked for
-    trash            the name under which the files can be restored; empty where they were deleted
+    settled_runs     runs that died or failed, whose leftover files were looked up
+    trash            the name under which the files can be restored; empty if they were deleted
     ended            why the call ended, such as ``done`` or ``stopped`` (``ended.code``)
-    proof            the note that was written before the first delete; empty where nothing was deleted
+    proof            the note that was written before the first delete; empty if nothing was deleted
     """
 
     table: str
@@ -50,7 +50,7 @@ class VacuumReport(Result):
 
     @property
     def changed(self) -> bool:
-        """Was anything deleted, moved or expired?"""
+        """Whether anything was deleted, moved to the trash or expired."""
         return not self.dry_run and bool(self.deleted_files_count or self.expired_snapshots_count)
 
     @property

@@ -16,7 +16,7 @@ _SHOWN = 8
 
 
 def render_vacuum_plan(plan: VacuumPlan) -> str:
-    """What goes, by kind; versions that stay, by reason; what is spared."""
+    """The files to delete, by kind; the versions that stay, by reason; the garbage that is spared."""
     lines = [f"{plan.table}  version {plan.version}", ""]
     kinds = plan.by_kind()
     if kinds:
@@ -57,7 +57,7 @@ def _listed(what: str, why: str, lines: Sequence[str]) -> list[str]:
 
 
 def render_vacuum(report: VacuumReport) -> str:
-    """The plan, then what became of it."""
+    """The plan, then its outcome."""
     lines = [str(report.plan), ""] if report.plan else []
     if report.dry_run:
         lines.append(
