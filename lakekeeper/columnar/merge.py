@@ -4,7 +4,11 @@
     sorted inputs     the same for one range of the key after another: each reads the row groups that overlap it
     unsorted inputs   read once ─► append each row to a scratch file of its range ─► the same, from the scratch files
 
-A range that another task merges is left out in the same way: by the statistics of row groups, then by value.
+A range that another task merges is left out in the same way: by the statistics of row groups, then by value. So each
+task reads all unsorted inputs; where most row groups would be read by many tasks, a few tasks merge all ranges:
+
+    cuts of the task        ├────┼────┼────┼────┤
+    row groups, unsorted    ■■■■■■■■■■■■■■■■■■■■■      two tasks: ├─────────┼─────────┤
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from lakekeeper.core.model.keys import from_json_values
 MEMORY_BYTES = 800 << 20
 """Bytes of decoded rows that a task holds at once. Its peak is about twice as much: the order, and one row group."""
 REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
+TASKS = 2.0  # that read a row group, on average; each further one costs as much as a third of the merge
 SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
 _SAMPLED = 24  # row groups from which cuts are taken
 _SAMPLE = 4_096  # values of each
@@ -62,7 +67,10 @@ class _Merge:
     scratch: str | None
 
     def run(self) -> list[WrittenFile]:
-        own = ranges(self._cuts())[self.part]
+        parts = self._parts()
+        if self.part >= len(parts):  # others merge its range too
+            return []
+        own = parts[self.part]
         groups = self.inputs.within(self.inputs.groups(), self.task.cut_column, own)
         live = self.inputs.live_rows
         with Outputs(
@@ -85,6 +93,22 @@ class _Merge:
     def _column(self) -> int:
         """The key column by which rows are divided into ranges."""
         return self.task.cut_column if self.task.cuts else self.task.key[0]
+
+    def _parts(self) -> list[Range]:
+        """The ranges of the tasks, equal in each of them: as the cuts say, or fewer if row groups overlap too many."""
+        cuts = self._cuts()
+        found = ranges(cuts)
+        if len(found) <= TASKS:
+            return found
+        groups = self.inputs.groups()
+        size = {group: self.inputs.decoded_bytes(group) for group in groups}
+        read = sum(
+            size[group] for own in found for group in self.inputs.within(groups, self.task.cut_column, own)
+        )
+        wanted = max(1, int(len(found) * TASKS * sum(size.values()) / max(read, 1)))
+        if wanted >= len(found):
+            return found
+        return ranges([cuts[len(found) * i // wanted - 1] for i in range(1, wanted)])
 
     def _cuts(self) -> list[Token]:
         if not self.task.cuts:

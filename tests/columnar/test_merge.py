@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
-from lakekeeper.columnar.inputs import pack, unpack
+from lakekeeper.columnar.inputs import Group, Inputs, pack, unpack
 from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.types import arrow_type
 from lakekeeper.columnar.values import Declined
@@ -164,7 +164,9 @@ def rows_of(files: Sequence[WrittenFile]) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(params=["at once", "range by range", "by scratch files"])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How much of a merge fits in memory."""
+    """How much of a merge fits in memory, and whether tasks keep the ranges of the cuts."""
+    if request.param != "by scratch files":
+        monkeypatch.setattr(merging, "TASKS", 1e9)
     if request.param != "at once":
         monkeypatch.setattr(merging, "MEMORY_BYTES", 100)
         monkeypatch.setattr(merging, "SKEW", 1e9)
@@ -204,10 +206,13 @@ def check_rows(live: list[tuple[Any, ...]], written: list[list[WrittenFile]], sa
     assert Counter(tuple(map(bits, row)) for row in found) == Counter(tuple(map(bits, row)) for row in live)
     keys = [[order(row[c]) for c in said["key"]] for row in found]
     assert keys == sorted(keys)
-    first = said["key"][0]
+    first, below = said["key"][0], -1
     for number, part in enumerate(written):
-        for row in rows_of(part):
-            assert sum(order(row[first]) >= order(cut) for cut in said["cuts"]) == number
+        ranges = {sum(order(row[first]) >= order(cut) for cut in said["cuts"]) for row in rows_of(part)}
+        if len(said["cuts"]) + 1 < merging.TASKS:
+            assert ranges <= {number}
+        assert all(range_ > below for range_ in ranges)
+        below = max(ranges, default=below)
 
 
 def check_file(kinds: Sequence[str], file: WrittenFile) -> None:
@@ -433,6 +438,32 @@ def test_the_codec_of_the_inputs_is_kept_unless_another_is_set(tmp_path: Path, c
     assert of(kept) == {"none": "UNCOMPRESSED"}.get(codec, codec.upper())
     (named,) = merge(replace(task, codec="zstd"))
     assert of(named) == "ZSTD"
+
+
+@pytest.mark.parametrize(
+    "unsorted, tasks, reads", [(True, 2, 2), (False, 6, 1)], ids=["unsorted", "in disjoint ranges"]
+)
+def test_a_row_group_is_read_by_two_tasks_at_most_on_average(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, unsorted: bool, tasks: int, reads: int
+) -> None:
+    """Each task that merges one of six ranges of unsorted inputs would read all of them."""
+    values = np.random.default_rng(1).permutation(60_000)
+    table = pa.table({"k": values if unsorted else np.sort(values)})
+    task = plain_task(tmp_path, table, [FileColumn("k", "int64")], row_group_size=1_000)
+    task = replace(task, cuts=tuple(range(10_000, 60_000, 10_000)), cut_column=0)
+    whole: list[Group] = []
+    read = Inputs.read
+
+    def counted(self: Inputs, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
+        whole.extend([group] if columns is None else [])
+        return read(self, group, columns)
+
+    monkeypatch.setattr(Inputs, "read", counted)
+    Path(task.folder).mkdir()
+    written = [merge(task, part) for part in range(task.parts)]
+    assert [row for part in written for row in rows_of(part)] == [(k,) for k in range(60_000)]
+    assert sum(map(bool, written)) == tasks
+    assert len(whole) == reads * 60
 
 
 @pytest.mark.sampled
