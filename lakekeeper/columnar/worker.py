@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import zipimport
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -26,8 +24,7 @@ def merge_part(task: str, part: int) -> list[str]:
     scratch = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     given = FileMerge.from_json(task)
     try:
-        with _reused_memory():
-            written = merge(given, part, scratch=scratch or None)
+        written = merge(given, part, scratch=scratch or None)
     except (Declined, pa.ArrowException) as error:
         return [f"{DECLINED}{str(error) or type(error).__name__}"]
     except OSError as error:
@@ -37,23 +34,6 @@ def merge_part(task: str, part: int) -> list[str]:
     finally:
         _forget_archives()
     return [file.to_json() for file in written]
-
-
-@contextmanager
-def _reused_memory() -> Iterator[None]:
-    """Allocate from the system's pool, and return what is unused in the end.
-
-    Arrow's default pool, mimalloc, gives the memory of a freed column back to the kernel at once, and the next column
-    faults it in again: a quarter of the CPU of a merge of some hundred megabytes.
-    """
-    before = pa.default_memory_pool()
-    pool = pa.system_memory_pool()
-    pa.set_memory_pool(pool)
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(before)
-        pool.release_unused()
 
 
 def _forget_archives() -> None:
