@@ -36,6 +36,7 @@ TASKS = 2.0  # that read a row group, on average; each further one costs as much
 SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
 _SAMPLED = 24  # row groups from which cuts are taken
 _SAMPLE = 4_096  # values of each
+_SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
 def merge(
@@ -184,10 +185,11 @@ class _Merge:
             writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
             try:
                 for read in self.inputs.tables(groups):
-                    rows = self._inside(read, own).cast(schema)
-                    number = buckets(ordered(_single(rows.column(column))), cuts)
-                    for i, some in _by_bucket(rows, number, len(paths)):
-                        writers[i].write_table(some.combine_chunks())
+                    for at in range(0, read.num_rows, _SLICE):
+                        rows = self._inside(read.slice(at, _SLICE), own).cast(schema)
+                        number = buckets(ordered(_single(rows.column(column))), cuts)
+                        for i, some in _by_bucket(rows, number, len(paths)):
+                            writers[i].write_table(some.combine_chunks())
             finally:
                 for writer, sink in zip(writers, sinks, strict=True):
                     writer.close()
