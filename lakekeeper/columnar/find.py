@@ -281,9 +281,8 @@ class _Search:
 
     def _row_ids(self, column: Column) -> pa.Array:
         """Each lost row's id: as stored, or derived from its position in its file."""
-        first = np.array([-1 if each is None else each for each in self._first_ids], np.int64)[
-            self._lost.file
-        ]
+        of_files = np.array([-1 if each is None else each for each in self._first_ids], np.int64)
+        first = of_files[self._lost.file]
         ids = np.where(first < 0, -1, first + self._lost.position)
         leaves = {f: found for f, file in enumerate(self._lost.files) if (found := _found(file, column))}
         have = np.flatnonzero(np.isin(self._lost.file, list(leaves)))

@@ -472,7 +472,7 @@ def test_a_row_group_is_read_by_two_tasks_at_most_on_average(
 def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: str, of_input: float) -> None:
     """Whether sorting makes rows smaller or larger: the size is measured while a file is written."""
     rng = np.random.default_rng(1)
-    rows = 1_000_000
+    rows = 1_300_000
     table = pa.table(
         {
             "k": rng.integers(0, 10**12, rows),
@@ -485,7 +485,7 @@ def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: s
         plain_task(tmp_path, table, columns, compression=codec), target_bytes=1 << 20, row_group_bytes=1 << 18
     )
     written = merge(task)
-    assert len(written) >= 6
+    assert len(written) >= 8
     for file in written:
         assert 0.85 * task.target_bytes <= file.bytes <= 1.15 * task.target_bytes, [f.bytes for f in written]
 

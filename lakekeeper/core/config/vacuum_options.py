@@ -80,8 +80,8 @@ class VacuumOptions:
         "vacuum.intent-timeout-hours",
         DAY_MS,
         "Time after which the lease of a run that does not renew it expires. The run then commits nothing more, "
-        "vacuum no longer retains the version that it read, and deletes the files that it left, after the hours of "
-        "`vacuum.orphan-grace-hours` in addition.",
+        "vacuum no longer retains the version that it read, and deletes the files that it left once "
+        "`vacuum.orphan-grace-hours` have passed as well.",
         unit="hours",
         low=HOUR_MS,
         high=_YEAR_MS,
