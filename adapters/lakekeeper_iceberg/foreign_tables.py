@@ -4,7 +4,7 @@ Several engines deleted files of a nearby table this way (amoro 4292, apache/ice
 
 inside     metadata of another table in a listed folder
 around     metadata of another table directly in an ancestor folder of a root
-catalog    a table of the catalog whose location or declared paths overlap with these folders
+catalogs   a table of a catalog whose location or declared paths overlap with these folders
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from lakekeeper.core.vacuum.path_guard import meets, within
 from lakekeeper.errors import AdapterError
-from lakekeeper.spark.catalogs import Place, places
+from lakekeeper.spark.catalogs import Place, catalogs, places
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg.filesystem import Disk, is_child
 from lakekeeper_iceberg.native import Iceberg
@@ -27,6 +27,8 @@ _UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
 _START = 1 << 16
 _THREADS = 4
 _SESSION = "spark_catalog"
+_FOR_PATHS = frozenset({"default_iceberg", "default_cache_iceberg", "default_rewrite_catalog"})
+"""Catalogs that Iceberg itself defines in a session, for tables read by path and for its own rewrites."""
 DECLARED = (
     "write.data.path",
     "write.metadata.path",
@@ -71,14 +73,19 @@ def around(disk: Disk, roots: Sequence[str]) -> set[str]:
     return found
 
 
-def in_catalog(jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequence[str] | None) -> set[str]:
-    """Other tables of the catalog with a location, or a declared path, that is at, above or below a root.
+def in_catalogs(
+    jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequence[str] | None
+) -> set[str]:
+    """Other tables with a location, or a declared path, that is at, above or below a root; the first is the table's.
 
     Tables may share a data path, where folders of runs keep their files apart: if only such ``folders`` are listed, a
-    declared path counts only if it is in one of them.
+    declared path counts only if it is in one of them. If all of a place outside the table's location is listed, every
+    catalog of the session is searched: the metadata of a table that writes there may be anywhere.
     """
+    everywhere = folders is None and len(roots) > 1
+    searched = set(catalogs(jvm.spark)) - _FOR_PATHS if everywhere else {own.catalog}
     found = set()
-    for place in places(jvm, own.catalog, DECLARED):
+    for place in (place for catalog in sorted(searched) for place in places(jvm, catalog, DECLARED)):
         if meets(place.location, roots) and not _is_own(place, own):
             found.add(f"{place} at {place.location}")
         for name, root in place.declared.items():

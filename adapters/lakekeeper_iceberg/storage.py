@@ -170,7 +170,7 @@ class IcebergStorage:
         listed = roots if folders is None else folders
         return sorted(
             {
-                *foreign_tables.in_catalog(self.jvm, self.identifier, roots, folders),
+                *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders),
                 *foreign_tables.around(disk, roots),
                 *foreign_tables.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
             }

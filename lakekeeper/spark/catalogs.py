@@ -9,6 +9,7 @@ from typing import Any
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm, causes
+from lakekeeper.spark.shims import shim
 
 _SESSION_CATALOGS = (
     "org.apache.spark.sql.connector.catalog.CatalogExtension",
@@ -31,6 +32,13 @@ class Place:
 
     def __str__(self) -> str:
         return ".".join((self.catalog, *self.namespace, self.name))
+
+
+def catalogs(spark: Any) -> tuple[str, ...]:
+    """Names of the catalogs that the session's confs define, plus Spark's own."""
+    prefix = "spark.sql.catalog."
+    steps = (key.removeprefix(prefix) for key in shim().confs(spark) if key.startswith(prefix))
+    return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
 
 
 def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place]:

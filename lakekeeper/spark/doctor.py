@@ -21,7 +21,8 @@ from urllib.parse import unquote, urlparse
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.text.formatting import counted
 from lakekeeper.errors import LakekeeperError, reason
-from lakekeeper.spark.identifiers import catalogs, namespaces
+from lakekeeper.spark.catalogs import catalogs
+from lakekeeper.spark.identifiers import namespaces
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
 from lakekeeper.spark.lines import LINES, NEWEST, line_of
 from lakekeeper.spark.session import missing

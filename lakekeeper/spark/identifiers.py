@@ -9,8 +9,8 @@ from typing import Any
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
+from lakekeeper.spark.catalogs import catalogs
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
-from lakekeeper.spark.shims import shim
 from lakekeeper.spi import TableName
 
 DROPPED = "__lakekeeper_trash_"
@@ -110,13 +110,6 @@ def aliases(spark: Any, name: TableName) -> tuple[str, ...]:
     loaded = jvm.session.sessionState().catalogManager().catalog(name.catalog).loadTable(identifier)
     location = loaded.properties().get("location")
     return (*found, str(location)) if location else tuple(found)
-
-
-def catalogs(spark: Any) -> tuple[str, ...]:
-    """Names of the catalogs that the session's confs define, plus Spark's own."""
-    prefix = "spark.sql.catalog."
-    steps = (key.removeprefix(prefix) for key in shim().confs(spark) if key.startswith(prefix))
-    return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
 
 
 def namespaces(spark: Any, catalog: str) -> tuple[str, ...]:

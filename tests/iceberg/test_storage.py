@@ -475,6 +475,17 @@ def test_tables_that_write_their_data_to_one_folder(scene: Scene, tmp_path: Path
     assert allowed.strangers(["lk1"]) == []
 
 
+def test_tables_of_two_catalogs_that_write_their_data_to_one_folder(
+    scene: Scene, rest: _Rest, tmp_path: Path
+) -> None:
+    """Loss L55: only the catalog of the table was searched."""
+    shared = {"write.data.path": f"file:{tmp_path}/bulk"}
+    rows(scene.create("k INT, v STRING", properties=shared), 1)
+    other = rows(rest.scene.create("k INT, v STRING", properties=shared), 1)
+    allowed = scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"])
+    assert allowed.strangers() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
+
+
 def test_a_catalog_that_does_not_respond(scene: Scene) -> None:
     rows(scene.create("k INT, v STRING"), 1)
     broken = rows(Scene(scene.spark).create("k INT"))
