@@ -22,8 +22,8 @@ from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.parquet import Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
-from lakekeeper.columnar.stored import is_modern, located
-from lakekeeper.columnar.types import DATED, type_of
+from lakekeeper.columnar.stored import is_modern, located, stored_alike
+from lakekeeper.columnar.types import DATED, same_names, type_of
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
 from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 
@@ -64,7 +64,7 @@ class Inputs:
         self._files = list(opened)
         self._leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(self._files):
-            same = number > 0 and file.layout == self._files[number - 1].layout
+            same = number > 0 and stored_alike(file, self._files[number - 1])
             self._leaves.append(self._leaves[-1] if same else located(file, merge))
         self.read_types = [self._read_type(c) for c in range(len(self.types))]
         self._keep_dictionaries()
@@ -264,6 +264,8 @@ class Inputs:
                     refuse_old(chunk)
             except Incomparable:
                 raise Declined("dates before 1900 in files whose calendar is not known") from None
+        if not same_names(values.type, kind):
+            raise Declined(f"column {self._merge.columns[column].name} stored as {values.type}")
         return values if values.type == kind else values.cast(kind)
 
     def _filled(self, group: Group, column: int, values: Any) -> Any:
