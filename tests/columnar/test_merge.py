@@ -216,8 +216,9 @@ def check_rows(live: list[tuple[Any, ...]], written: list[list[WrittenFile]], sa
 
 
 def check_file(kinds: Sequence[str], file: WrittenFile) -> None:
-    """Statistics against the values in the file."""
+    """Statistics against the values in the file; and its footer."""
     read = pq.ParquetFile(file.path).read()
+    assert pq.read_metadata(file.path).metadata == {k.encode(): v.encode() for k, v in SPARK.items()}
     assert (file.rows, file.bytes) == (read.num_rows, Path(file.path).stat().st_size)
     for column, kind, stats in zip(read.columns, kinds, file.stats, strict=True):
         values = [value for value in values_of(column) if value is not None]
@@ -346,6 +347,16 @@ def test_old_dates_are_declined_where_their_calendar_is_not_known(
     assert merge(replace(old, spark_calendar=False))[0].stats[0].lo == (OLD_DAY - EPOCH.date()).days
     new = plain_task(tmp_path, pa.table({"d": [DAY]}).replace_schema_metadata(marks), [column])
     assert rows_of(merge(new)) == [(DAY,)]
+
+
+@pytest.mark.parametrize("kind, values", [("date", [OLD_DAY, DAY]), ("timestamp", [at(1500, 1, 1), EPOCH])])
+def test_outputs_with_old_dates_are_merged_again(tmp_path: Path, kind: str, values: list[Any]) -> None:
+    """Their footer names the calendar, for Spark's readers too."""
+    table = pa.table({"c": pa.array(values, arrow_type(kind))}).replace_schema_metadata(SPARK)
+    task = replace(plain_task(tmp_path, table, [FileColumn("c", kind)]), footer=tuple(SPARK.items()))
+    (first,) = merge(task)
+    second = merge(replace(task, inputs=(FileInput(first.path, first.rows),)))
+    assert rows_of(second) == rows_of([first]) == [(value,) for value in values]
 
 
 def test_timestamps_of_96_bits_are_declined_where_spark_did_not_write_them(tmp_path: Path) -> None:

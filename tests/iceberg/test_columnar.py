@@ -132,6 +132,24 @@ def test_renamed_lists_keep_their_values(scene: Scene, newest_first: bool) -> No
     assert scene.spark_rows() == before == scene.log_rows()
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_footers_are_those_of_icebergs_own_writer_and_old_dates_stay(scene: Scene, version: int) -> None:
+    scene.create("k BIGINT, day DATE, at TIMESTAMP, s STRUCT<d: DATE>", version)
+    for k, day in ((2, "0001-01-01"), (1, "1000-01-01")):
+        scene.run(
+            f"INSERT INTO {{t}} VALUES ({k}, date'{day}', timestamp'{day}', named_struct('d', date'{day}'))"
+        )
+    before = scene.spark_rows()
+    for _ in range(2):
+        paths = [each.outputs[0].path.removeprefix("file:") for each in both(scene, "k")]
+        ours, theirs = (dict(pq.read_metadata(path).metadata or {}) for path in paths)
+        assert stored(paths[0])[2] == "parquet-cpp-arrow"
+        assert b"iceberg.schema" in theirs
+        assert ours == theirs
+        recluster(scene)
+        assert scene.spark_rows() == before == scene.log_rows()
+
+
 @pytest.mark.parametrize("column", ["k", "s", "d", "day", "at", "n38"])
 def test_rows_are_those_of_spark(scene: Scene, column: str) -> None:
     filled(scene)
