@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,13 +167,21 @@ class Inputs:
         return sum(2 * int(each.total_uncompressed_size) + 5 * int(each.num_values) for each in chunks)
 
     def codec(self) -> str:
-        """The codec of the first column of the inputs, as PyArrow's writer names it. Raises Declined."""
+        """The codec of most encoded bytes of the inputs, as PyArrow's writer names it. Raises Declined.
+
+        A writer may leave single columns uncompressed.
+        """
+        sizes: Counter[str] = Counter()
         for group in self.groups():
-            found = self._files[group.file].footer.row_group(group.group).column(0).compression
-            if found not in _ZSTD_AND_OTHERS:
-                raise Declined(f"files compressed by {found}")
-            return _ZSTD_AND_OTHERS[found]
-        return "zstd"
+            found = self._files[group.file].footer.row_group(group.group)
+            for chunk in map(found.column, range(found.num_columns)):
+                sizes[chunk.compression] += int(chunk.total_uncompressed_size)
+        if not sizes:
+            return "zstd"
+        ((codec, _),) = sizes.most_common(1)
+        if codec not in _ZSTD_AND_OTHERS:
+            raise Declined(f"files compressed by {codec}")
+        return _ZSTD_AND_OTHERS[codec]
 
     def repetitive(self) -> list[str]:
         """Names of the text columns whose inputs are stored with dictionaries throughout."""

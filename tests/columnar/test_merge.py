@@ -451,6 +451,26 @@ def test_the_codec_of_the_inputs_is_kept_unless_another_is_set(tmp_path: Path, c
     assert of(named) == "ZSTD"
 
 
+def test_the_codec_of_most_bytes_is_kept(tmp_path: Path) -> None:
+    """Not that of the first column, which a writer may leave uncompressed."""
+    table = pa.table({"c": range(1_000), "s": [f"text {i}" for i in range(1_000)]})
+    columns = [FileColumn("c", "int64"), FileColumn("s", "string")]
+    for few, most in (("none", "zstd"), ("zstd", "snappy"), ("snappy", "none")):
+        task = plain_task(tmp_path, table, columns, compression={"c": few, "s": most}, use_dictionary=False)
+        (file,) = merge(task)
+        footer = pq.read_metadata(file.path).row_group(0)
+        found = {footer.column(number).compression for number in range(2)}
+        assert found == {{"none": "UNCOMPRESSED"}.get(most, most.upper())}
+    rare = plain_task(
+        tmp_path, table, columns, compression={"c": "brotli", "s": "zstd"}, use_dictionary=False
+    )
+    assert len(merge(rare)) == 1
+    frequent = plain_task(
+        tmp_path, table, columns, compression={"c": "zstd", "s": "brotli"}, use_dictionary=False
+    )
+    assert declined(frequent) == "files compressed by BROTLI"
+
+
 @pytest.mark.parametrize(
     "unsorted, tasks, reads", [(True, 2, 2), (False, 6, 1)], ids=["unsorted", "in disjoint ranges"]
 )
