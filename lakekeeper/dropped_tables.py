@@ -139,20 +139,27 @@ def empty_dropped(
 
     The table's own trash is emptied first, because nothing refers to it once the table is deleted. A table whose
     trash cannot be emptied is kept. Where others may need the files (``gc.enabled=false``, Nessie), only the name goes.
-    Raises AdapterError if the storage does not respond.
+    Raises AdapterError for a table that cannot be looked at, after all others.
     """
     resolved = resolve_options(options, lakekeeper_confs(spark))
     keep_ms = resolved.vacuum.trash_retention_ms
     locations = resolved.vacuum.allowed_locations
     now = (clock or Clock()).now_ms()
-    gone = []
+    gone, failed = [], None
     for table in dropped_tables(spark, namespace):
         if now < table.at_ms + keep_ms:
             continue
-        why = _keeps_files(spark, table.kept_as)
-        if why or _bin_emptied(spark, table.kept_as, now, locations):
+        try:
+            why = _keeps_files(spark, table.kept_as)
+            may_go = bool(why) or _trash_emptied(spark, table.kept_as, now, locations)
+        except AdapterError as error:
+            failed = failed or error
+            continue
+        if may_go:
             spark.sql(f"DROP TABLE {table.kept_as}{'' if why else ' PURGE'}")
             gone.append(replace(table, files_stay=why))
+    if failed is not None:
+        raise failed
     return tuple(gone)
 
 
@@ -166,11 +173,11 @@ def _keeps_files(spark: SparkSession, text: str) -> str:
     return found.keeps_files(spark, name)
 
 
-def _bin_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:
-    """Empty the trash of a table; False if some of it remains."""
+def _trash_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:
+    """Empty the trash of a table; False if some of it remains. Raises AdapterError if it cannot be looked at."""
     try:
         adapter = open_adapter(spark, name).adapter
-    except (TableError, AdapterError):
+    except TableError:
         return True  # lakekeeper cannot maintain this table, so it has no trash
     for _ in trash_entries.empty(adapter, None, now_ms, locations):
         pass

@@ -103,8 +103,12 @@ class Journal:
             elif version > self.memory and ("protocol" in action or self._renews(action)):
                 self.renewed = True
 
-    def bring(self, version: int, adds: Iterable[Mapping[str, Any]]) -> None:
-        """Then apply its adds: a file that the same commit removes and adds is live."""
+    def bring(self, version: int, adds: Iterable[Mapping[str, Any]]) -> set[str]:
+        """Then apply its adds, and return the files that they name.
+
+        A file that the same commit removes and adds is live.
+        """
+        named: set[str] = set()
         for add in adds:
             path = str(add["path"])
             vector = self.locator.vector(add.get("deletionVector"))
@@ -113,15 +117,17 @@ class Journal:
             for location in locations:
                 self.gone.pop(location, None)
                 self._look_at_spelling(path, location)
+            named.update(locations)
             if version > self.memory:
-                self.late.update(locations)
                 self._weigh(add.get("size"), 1)
             if vector:
                 self._look_at_vector(add["deletionVector"], vector)
-                if version > self.memory:
-                    self.late.add(vector)
+                named.add(vector)
                 if self.whole or version > self.memory:
                     self.users.setdefault(vector, set()).update(locations)
+        if version > self.memory:
+            self.late |= named
+        return named
 
     def dropped_at(self, gone: Gone) -> int | None:
         """When a file was dropped (epoch milliseconds), by its action, else its commit; None if neither has a time."""

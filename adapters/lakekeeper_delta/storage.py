@@ -130,9 +130,8 @@ class DeltaStorage:
             for version in range(checked + 1, newest_after(self._log, self._disk, checked) + 1):
                 actions = actions_of(self._disk, version)
                 journal.drop(version, [a for a in actions if "metaData" in a or "protocol" in a])
-                late = set(journal.late)
-                journal.bring(version, [action["add"] for action in actions if "add" in action])
-                if journal.renewed or not (journal.late - late).isdisjoint(files):
+                named = journal.bring(version, [action["add"] for action in actions if "add" in action])
+                if journal.renewed or not named.isdisjoint(files):
                     raise Conflict(
                         f"{self._log.name}: version {version} changed the table's id, partitioning, properties or "
                         "protocol, or restored files that were to be deleted; nothing was deleted",

@@ -22,7 +22,9 @@ from lakekeeper.core.planning.rebase import Changes
 from lakekeeper_iceberg.changes import (
     Committed,
     earlier_than,
+    newest_of,
     obstacle_to,
+    sequence_of,
     unrelated,
     winners_after,
 )
@@ -104,8 +106,7 @@ class Follower:
     def changes_since(self, pinned: Any, schema: SchemaFields, snapshot: Snapshot) -> Changes:
         """See ``spi.Adapter.changes_since``, up to the current snapshot of a pinned table."""
         metadata = pinned.operations().current()
-        current = metadata.currentSnapshot()
-        version = -1 if current is None else int(current.snapshotId())
+        current, version = metadata.currentSnapshot(), newest_of(metadata)
         obstacle = obstacle_to(metadata, schema, snapshot)
         with self._lock:
             seen = self._start(snapshot, metadata)
@@ -114,7 +115,7 @@ class Follower:
                 seen = self._first(snapshot, metadata)  # rolled back
             winners = (*seen.changes.winners, *(c.winner for c in commits))
             if not obstacle and met == -1:
-                obstacle = unrelated(snapshot, version)
+                obstacle = unrelated(snapshot, metadata)
             if obstacle:
                 return Changes(version, winners, obstacle=obstacle)
             after = self._followed(pinned, seen, commits)
@@ -229,8 +230,8 @@ class Follower:
 
     def _until(self, pinned: Any, snapshot: Snapshot) -> int:
         """The sequence number of the snapshot: later equality deletes also apply to the outputs of a rewrite."""
-        start = None if snapshot.version is None else pinned.snapshot(snapshot.version)
-        return 0 if start is None else int(start.sequenceNumber())
+        metadata = pinned.operations().current()
+        return 0 if snapshot.version is None else sequence_of(metadata, snapshot.version)
 
 
 def _single(deletes: Sequence[_Delete], until: int, known: Index | None = None) -> list[FileDelete] | None:

@@ -12,6 +12,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, STREAM_MS, Changes, Winner
+from lakekeeper.errors import Conflict
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 
@@ -77,21 +78,37 @@ def _winner(at: Any) -> Winner:
     return Winner(int(at.snapshotId()), operation, run, operation == "replace", appends, when)
 
 
+def sequence_of(metadata: Any, version: int) -> int:
+    """The sequence number of a snapshot. Raises Conflict if it has expired.
+
+    There is no safe default: equality deletes apply to every data file with a lower number than theirs.
+    """
+    snapshot = metadata.snapshot(version)
+    if snapshot is None:
+        raise Conflict(f"{metadata.location()}: snapshot {version} has expired; nothing was committed")
+    return int(snapshot.sequenceNumber())
+
+
 def winners_since(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Changes:
     """Commits since ``snapshot`` and any obstacle, without their effect on its files."""
     current = metadata.currentSnapshot()
-    version = -1 if current is None else int(current.snapshotId())
     commits, met = winners_after(metadata, current, {snapshot.version})
     obstacle = obstacle_to(metadata, schema, snapshot) or (
-        unrelated(snapshot, version) if met == -1 else None
+        unrelated(snapshot, metadata) if met == -1 else None
     )
-    return Changes(version, tuple(c.winner for c in commits), obstacle=obstacle)
+    return Changes(newest_of(metadata), tuple(c.winner for c in commits), obstacle=obstacle)
 
 
-def unrelated(snapshot: Snapshot, version: int) -> Reason:
-    """The obstacle if ``snapshot`` is not an ancestor of the current ``version``."""
+def newest_of(metadata: Any) -> int:
+    """The id of the current snapshot; -1 for an empty table."""
+    current = metadata.currentSnapshot()
+    return -1 if current is None else int(current.snapshotId())
+
+
+def unrelated(snapshot: Snapshot, metadata: Any) -> Reason:
+    """The obstacle if ``snapshot`` is not an ancestor of the current one."""
     read = "none" if snapshot.version is None else snapshot.version
-    return Reason.of(Code.NOT_AN_ANCESTOR, read=read, current=version)
+    return Reason.of(Code.NOT_AN_ANCESTOR, read=read, current=newest_of(metadata))
 
 
 def obstacle_to(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Reason | None:
@@ -100,6 +117,9 @@ def obstacle_to(metadata: Any, schema: SchemaFields, snapshot: Snapshot) -> Reas
         return Reason.of(Code.TABLE_RECREATED)
     if int(metadata.formatVersion()) not in FORMATS:
         return Reason.of(Code.FEATURE_ADDED, feature=f"format version {metadata.formatVersion()}")
+    if snapshot.version is not None and metadata.snapshot(snapshot.version) is None:
+        # Its sequence number is gone with it, and the commits that followed may be known from an earlier look.
+        return unrelated(snapshot, metadata)
     gone = [
         c.name for c in (snapshot.key.columns if snapshot.key else ()) if int(c.field_id) not in schema.by_id
     ]

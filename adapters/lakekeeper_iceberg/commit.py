@@ -338,12 +338,6 @@ def is_there(table: Any, name: str, version: int) -> bool:
         ) from error
 
 
-def sequence_of(metadata: Any, snapshot_id: int) -> int:
-    """The sequence number of a snapshot; 0 if it has expired."""
-    snapshot = metadata.snapshot(snapshot_id)
-    return 0 if snapshot is None else int(snapshot.sequenceNumber())
-
-
 def remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
     """Delete the metadata files of our attempt: all of them, or with ``keep`` those that the new snapshot does not use.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper_iceberg.changes import sequence_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.position_deletes import leaves_with_file
@@ -55,8 +56,6 @@ def exchange_of(
         run_id=run_id,
         masks=[d for m in made for d in m.masks],
         # Rewrites replayed for an older snapshot were checked again against the newest of these snapshots.
-        valid_from=max(replayed, key=lambda at: int(metadata.snapshot(at).sequenceNumber()))
-        if replayed
-        else None,
+        valid_from=max(replayed, key=lambda at: sequence_of(metadata, at)) if replayed else None,
         replayed=sum(r.replayed for r in rewrites),
     )

@@ -18,8 +18,8 @@ from typing import Any
 
 from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown
 from lakekeeper_iceberg import executors
-from lakekeeper_iceberg.changes import RUN_ID
-from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, not_prepared, send, sequence_of
+from lakekeeper_iceberg.changes import RUN_ID, sequence_of
+from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, not_prepared, send
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.file_changes import Exchange
 from lakekeeper_iceberg.metadata_reads import read_again
@@ -118,6 +118,8 @@ class Producer:
             if exchange.replayed:
                 rewrite = rewrite.set(REPLAYED, str(exchange.replayed))
             return rewrite.set(RUN_ID, exchange.run_id)
+        except LakekeeperError:
+            raise
         except Exception as error:
             raise not_prepared(self.name, error) from error
 
@@ -136,6 +138,8 @@ class Producer:
         """:meth:`lost_deletes`, where it can be found out; raises Rejected otherwise."""
         try:
             return self.lost_deletes(base)
+        except LakekeeperError:
+            raise
         except Exception as error:
             raise not_prepared(self.name, error) from error
 

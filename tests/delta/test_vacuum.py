@@ -112,6 +112,22 @@ def test_a_table_created_again_at_the_same_path(table: ByHand) -> None:
     assert looked.names() == {"new.parquet"}
 
 
+def test_a_file_that_the_read_commits_added_and_removed_is_restored(table: ByHand) -> None:
+    """Loss L54: it counted as seen, since the state in memory is older than both commits, and was deleted."""
+    storage = table.scene.adapter().storage
+    storage.versions()
+    add = table.add("late.parquet")
+    table.commit(add)
+    table.commit(removed(add))
+    table.commit(table.add("other.parquet"))
+    looked = look(table.scene, storage=storage)
+    assert "late.parquet" in looked.names()
+    table.commit(add)  # RESTORE
+    with pytest.raises(Conflict, match="restored files that were to be deleted"):
+        looked.sweep()
+    assert "late.parquet" in on_disk(table.path)
+
+
 def _moved(table: ByHand) -> dict[str, Any]:
     """Metadata with one more column and a higher watermark of an identity column: it affects no file."""
     metadata = table.metadata()

@@ -17,8 +17,9 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.errors import Conflict, NotFound, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, TableName
 from lakekeeper.testing.storage_contract import places
-from lakekeeper_iceberg import IcebergTable, producer
+from lakekeeper_iceberg import IcebergTable, planning, producer
 from lakekeeper_iceberg import commit as commits
+from lakekeeper_iceberg.changes import sequence_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 from tests.iceberg.scene import Scene, delete_equal
@@ -246,6 +247,42 @@ def test_obstacles_are_reported_and_nothing_is_committed(
     with pytest.raises(Conflict, match=said):
         adapter.commit(made, snapshot, "run-1")
     assert scene.spark_rows() == rows
+
+
+def expire(scene: Scene, version: int | None) -> None:
+    snapshots = f"snapshot_ids => ARRAY({version})"
+    scene.run(f"CALL {scene.catalog}.system.expire_snapshots(table => 'db.{scene.name}', {snapshots})")
+
+
+def test_the_snapshot_that_was_read_expires_after_a_later_one_was_seen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss L52: the outputs got sequence number 0, so that older equality deletes applied to their rows."""
+    monkeypatch.setattr(planning, "kept_tasks", lambda _heap: 0)  # nothing reads the snapshot again
+    adapter, _, snapshot, made = prepared(scene)
+    scene.run(fill(40, 50))
+    assert adapter.changes_since(snapshot).obstacle is None
+    expire(scene, snapshot.version)
+    rows = scene.spark_rows()
+    assert "expired" in str(adapter.changes_since(snapshot).obstacle)
+    with pytest.raises(Conflict, match="expired"):
+        adapter.commit(made, snapshot, "run-1")
+    assert scene.spark_rows() == scene.log_rows() == rows
+
+
+def test_the_snapshot_that_was_read_expires_just_before_the_commit(scene: Scene) -> None:
+    """Loss L52, in the gap between the last check and the commit."""
+    adapter, _, snapshot, made = prepared(scene)
+    scene.run(fill(40, 50))
+
+    def expired(_: Any, version: int) -> int:
+        expire(scene, version)
+        return sequence_of(scene.java().operations().current(), version)
+
+    rows = scene.spark_rows()
+    with patch.object(producer, "sequence_of", expired), pytest.raises(Conflict, match="expired"):
+        adapter.commit(made, snapshot, "run-1")
+    assert scene.spark_rows() == scene.log_rows() == rows
 
 
 def test_the_run_id_and_operation_are_in_the_history(scene: Scene) -> None:

@@ -229,7 +229,7 @@ class Code(str, Enum):
     TIME_UNKNOWN = "time_unknown", "its commit time is not known"
     NAMED_BY_CALLER = "named_by_caller", "named by the caller"
     READ_BY_RUN = "read_by_run", "run {run_id} has read it and may be writing"
-    IN_TRASH = "in_trash", "in the trash: partition {where}"
+    IN_TRASH = "in_trash", "a partition in the trash: '{entry}'"
     UNREAD_BY_STREAM = "unread_by_stream", "the stream with checkpoint {checkpoint} has yet to read it"
     SINK_POSITION = "sink_position", "the last commit of {sink} (vacuum.sink-retention-hours)"
     SINK_SEARCH = (

@@ -122,8 +122,12 @@ class _Tidying:
             registration.require()
             return self.adapter.deletes.tidy(snapshot, self.run_id)
 
-        def after(_: Conflict) -> Tidied | Retry:
-            changes = patiently(lambda: self.adapter.changes_since(snapshot), self.clock)
+        def after(lost: Conflict) -> Tidied | Retry:
+            try:
+                changes = patiently(lambda: self.adapter.changes_since(snapshot), self.clock)
+            except Exception as error:
+                # A catalog may apply a commit and report that it lost; only the log shows that.
+                raise self._unknown(lost) from error
             landed = changes.landed(self.run_id)
             if landed is not None:
                 return Tidied(landed)
@@ -137,12 +141,13 @@ class _Tidying:
         def settle(doubt: Unknown) -> Tidied:
             landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
             if landed is None:
-                raise unknown_outcome(
-                    self.adapter.table, self.run_id, "the merge of delete files", doubt
-                ) from doubt
+                raise self._unknown(doubt) from doubt
             return Tidied(landed)  # the log may not record the number of files
 
         return self._done(self.loop.run(attempt, after, settle))
+
+    def _unknown(self, why: Exception) -> Unknown:
+        return unknown_outcome(self.adapter.table, self.run_id, "the merge of delete files", why)
 
     def _done(self, tidied: Tidied) -> Tidied:
         if tidied.version is not None:

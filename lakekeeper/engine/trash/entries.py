@@ -158,7 +158,7 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
     for entry in _all_entries(notes).values():
         if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
             continue
-        reason = Reason.of(Code.IN_TRASH, where=entry.where)
+        reason = Reason.of(Code.IN_TRASH, entry=entry.name)
         held[entry.version] = reason
         if entry.state == PENDING:
             began = times.get(entry.version) or 0

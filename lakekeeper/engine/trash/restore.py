@@ -151,8 +151,8 @@ class _Restore:
             why = changes.obstacle if changes else "another table is in its place"
             raise AdapterError(
                 f"{self.adapter.table}: an earlier restore of '{self.entry.name}' began at version {self.entry.since}, "
-                f"and whether its rows are back is not known ({why}); nothing was restored. Look for the rows "
-                f"where {self.entry.where}, and empty the trash if they are there"
+                f"and whether its rows are back is not known ({why}); nothing was restored. Look for the rows of "
+                "the partition that the entry names, and empty the trash if they are there"
             )
         return None
 
@@ -239,7 +239,10 @@ class _Restore:
         )
 
     def _settled(self, copies: Prepared, doubt: Unknown) -> Commit:
-        seen = patiently(self.adapter.version, self.clock)
+        try:
+            seen = patiently(self.adapter.version, self.clock)
+        except Exception as error:
+            raise self._unknown(doubt) from error
         version = settled_version(
             self.adapter, replace(seen, version=self.entry.since), self._run_id, self.clock
         )
@@ -262,8 +265,8 @@ class _Restore:
         read = sum(copies.rows.values())
         if read != expected and all(live[path] >= 0 for path in whole):
             raise AdapterError(
-                f"{adapter.table}: {expected:,} rows were dropped where {entry.where}, but {read:,} were read to be "
-                "restored; nothing was committed"
+                f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
+                "read to be restored; nothing was committed"
             )
         return copies
 

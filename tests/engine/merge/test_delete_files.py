@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,7 +15,7 @@ from lakekeeper.core.planning.policies.deletes import DELETES, Deletes
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -212,6 +212,24 @@ def test_a_loss_with_nothing_committed_before_it_is_an_error() -> None:
     with pytest.raises(Conflict, match="2 attempts") as lost:
         merged(scene, options=options)
     assert lost.value.winner == "another tidying"
+
+
+def test_reads_that_fail_after_a_lost_race_leave_the_outcome_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss L28, after a race: a catalog may apply a commit and report that it lost, which only the log shows."""
+    scene = half_empty()
+    scene.table.leave_dangling()
+    raced = rival_tidies(scene)
+
+    def down(_: object) -> NoReturn:
+        raise AdapterError("db.t: the catalog does not answer")
+
+    def race() -> None:
+        raced()
+        monkeypatch.setattr(scene.adapter, "changes_since", down)
+
+    scene.adapter.faults.races.append(race)
+    with pytest.raises(Unknown, match="the outcome of the merge of delete files"):
+        merged(scene, options={"delete-ratio-threshold": 1})
 
 
 @pytest.mark.parametrize("fault, kind", [("rejected", Rejected), ("unknown, lost", Unknown)])

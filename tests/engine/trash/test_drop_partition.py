@@ -10,7 +10,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.trash.drop_partition import settle
-from lakekeeper.engine.trash.entries import DROPPED, PENDING
+from lakekeeper.engine.trash.entries import DROPPED, PENDING, empty
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import (
     AdapterError,
@@ -173,6 +173,19 @@ def test_a_vacuum_keeps_the_files_that_a_restore_needs() -> None:
         vacuum(MemoryAdapter(scene.table), request, clock=clock_of(scene))
         back(scene)
         assert rows(scene) == before
+
+
+def test_only_the_entry_names_the_dropped_partition() -> None:
+    """The proof of a vacuum, which stays, quoted the predicate even after the trash had been emptied."""
+    scene = two_days(Settings(linear=False))
+    drop(scene)
+    scene.table.append([{"day": 3, "k": 70}])
+    request = VacuumRequest(resolve({"vacuum.max-share": 1}), age_ms=0, allow_unsafe=True)
+    vacuum(MemoryAdapter(scene.table), request, clock=clock_of(scene))
+    assert any("in_trash" in text for text in scene.table.notes.values())
+    assert sum("day = 1" in text for text in scene.table.notes.values()) == 1
+    assert len(list(empty(scene.adapter, None, scene.table.now_ms))) == 1
+    assert not any("day = 1" in text for text in scene.table.notes.values())
 
 
 @pytest.mark.parametrize("given", [{}, {"vacuum.trash-retention-hours": "2d"}], ids=["7 days", "2 days"])

@@ -185,4 +185,4 @@ def test_versions_that_a_restore_of_a_partition_needs_are_held(
     versions = Versions("u", items, (), False, DAY)
     found = held_versions(MemoryNotes(table), versions, 1000, now_ms)
     assert set(found) == held
-    assert {str(why) for why in found.values()} <= {"in the trash: partition day = 1"}
+    assert {str(why) for why in found.values()} <= {"a partition in the trash: 'r-1'"}

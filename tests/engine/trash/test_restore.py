@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.trash.entries import RESTORING
 from lakekeeper.engine.trash.restore import restore
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import (
+    AdapterError,
     Conflict,
     NotFound,
     Rejected,
@@ -102,6 +104,33 @@ def test_a_restore_of_unknown_outcome(scene: Scene, landed: bool) -> None:
         with pytest.raises(Unknown, match="run it again later"):
             act()
         assert act().rows == 3
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_reads_that_fail_while_an_outcome_is_settled_leave_it_unknown(scene: Scene, landed: bool) -> None:
+    """Loss L28: the error of the read was raised, as if nothing had been committed."""
+    before = rows(scene)
+    drop(scene)
+
+    class Down(MemoryAdapter):
+        down = False
+
+        def version(self) -> Snapshot:
+            if self.down:
+                raise AdapterError("db.t: the catalog does not answer")
+            return super().version()
+
+    adapter = Down(scene.table)
+    adapter.faults.outcomes.append("unknown, landed" if landed else "unknown, lost")
+    adapter.faults.races.append(lambda: setattr(adapter, "down", True))
+    [entry] = bin_of(scene)
+    act = partial(restore, adapter, MemoryRunner(), entry.name, resolve(), clock=clock_of(scene))
+    with pytest.raises(Unknown, match="run it again later"):
+        act()
+    adapter.down = False
+    assert act().rows == 3
     assert rows(scene) == before
     assert bin_of(scene) == []
 
