@@ -29,7 +29,7 @@ LEGACY = {**SPARK, "org.apache.spark.legacyDateTime": ""}
 
 ROOT = 0
 FIELDS = {ROOT: (2, 9, 11), 2: (3, 4, 6), 6: (7, 8)}
-"""Struct → its fields, by id. All leaves are numbers, so that no type tells one from another."""
+"""Struct → its fields, by id. All leaves are numbers, so that no type distinguishes one from another."""
 ELEMENTS = {4: 5, 9: 10, 11: 12}
 """List → its element, by id."""
 
