@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +23,8 @@ from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.parquet import Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
-from lakekeeper.columnar.stored import is_modern, located
-from lakekeeper.columnar.types import DATED, type_of
+from lakekeeper.columnar.stored import is_modern, located, stored_alike
+from lakekeeper.columnar.types import DATED, same_names, type_of
 from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
 from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 
@@ -64,7 +65,7 @@ class Inputs:
         self._files = list(opened)
         self._leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(self._files):
-            same = number > 0 and file.layout == self._files[number - 1].layout
+            same = number > 0 and stored_alike(file, self._files[number - 1])
             self._leaves.append(self._leaves[-1] if same else located(file, merge))
         self.read_types = [self._read_type(c) for c in range(len(self.types))]
         self._keep_dictionaries()
@@ -166,13 +167,21 @@ class Inputs:
         return sum(2 * int(each.total_uncompressed_size) + 5 * int(each.num_values) for each in chunks)
 
     def codec(self) -> str:
-        """The codec of the first column of the inputs, as PyArrow's writer names it. Raises Declined."""
+        """The codec of most encoded bytes of the inputs, as PyArrow's writer names it. Raises Declined.
+
+        A writer may leave single columns uncompressed.
+        """
+        sizes: Counter[str] = Counter()
         for group in self.groups():
-            found = self._files[group.file].footer.row_group(group.group).column(0).compression
-            if found not in _ZSTD_AND_OTHERS:
-                raise Declined(f"files compressed by {found}")
-            return _ZSTD_AND_OTHERS[found]
-        return "zstd"
+            found = self._files[group.file].footer.row_group(group.group)
+            for chunk in map(found.column, range(found.num_columns)):
+                sizes[chunk.compression] += int(chunk.total_uncompressed_size)
+        if not sizes:
+            return "zstd"
+        ((codec, _),) = sizes.most_common(1)
+        if codec not in _ZSTD_AND_OTHERS:
+            raise Declined(f"files compressed by {codec}")
+        return _ZSTD_AND_OTHERS[codec]
 
     def repetitive(self) -> list[str]:
         """Names of the text columns whose inputs are stored with dictionaries throughout."""
@@ -264,6 +273,8 @@ class Inputs:
                     refuse_old(chunk)
             except Incomparable:
                 raise Declined("dates before 1900 in files whose calendar is not known") from None
+        if not same_names(values.type, kind):
+            raise Declined(f"column {self._merge.columns[column].name} stored as {values.type}")
         return values if values.type == kind else values.cast(kind)
 
     def _filled(self, group: Group, column: int, values: Any) -> Any:

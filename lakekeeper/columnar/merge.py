@@ -49,6 +49,13 @@ def merge(
     Raises Declined, with no file left, where the result might differ from Spark's. OSError and Arrow's errors are
     passed through, with no file left either.
     """
+    return merge_range(task, part, scratch=scratch, files=files)[1]
+
+
+def merge_range(
+    task: FileMerge, part: int = 0, *, scratch: str | None = None, files: Files | None = None
+) -> tuple[list[Range], list[WrittenFile]]:
+    """As :func:`merge`; with all ranges of the task as this part found them, which each part must find alike."""
     files = files or files_of(task)
     inputs = Inputs(task, files)
     try:
@@ -67,10 +74,10 @@ class _Merge:
     part: int
     scratch: str | None
 
-    def run(self) -> list[WrittenFile]:
+    def run(self) -> tuple[list[Range], list[WrittenFile]]:
         parts = self._parts()
         if self.part >= len(parts):  # others merge its range too
-            return []
+            return parts, []
         own = parts[self.part]
         groups = self.inputs.within(self.inputs.groups(), self.task.cut_column, own)
         live = self.inputs.live_rows
@@ -88,7 +95,7 @@ class _Merge:
                     outputs.write(rows)
             else:
                 self._sorted(groups, own, outputs)
-        return outputs.files
+        return parts, outputs.files
 
     @property
     def _column(self) -> int:

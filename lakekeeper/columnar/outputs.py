@@ -161,6 +161,8 @@ class Outputs:
                 write_page_index=True,
                 store_schema=False,
             )
+            # with store_schema=False, the writer drops the metadata of an Arrow schema
+            writer.add_key_value_metadata(dict(self._merge.footer))
         except BaseException:
             sink.close()
             self._files.remove(path)
@@ -184,5 +186,4 @@ class Outputs:
 
 
 def _schema(merge: FileMerge, types: Sequence[pa.DataType]) -> pa.Schema:
-    fields = [field_of(column, kind) for column, kind in zip(merge.columns, types, strict=True)]
-    return pa.schema(fields, {key.encode(): value.encode() for key, value in merge.footer})
+    return pa.schema([field_of(column, kind) for column, kind in zip(merge.columns, types, strict=True)])

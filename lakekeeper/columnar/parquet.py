@@ -109,10 +109,17 @@ class ParquetFile:
     def rows(self) -> int:
         return int(self.starts[-1])
 
-    @property
-    def layout(self) -> tuple[pq.ParquetSchema, str]:
-        """Two files of the same layout have each column in the same place."""
-        return self._schema, str(self.footer.created_by)
+    def has_layout_of(self, other: ParquetFile) -> bool:
+        """Whether each column of the other file is in the same place here, and stored in the same way, at all depths.
+
+        PyArrow compares schemas by their leaves: the text and the Arrow schema also have the names and ids of groups.
+        """
+        if self.footer.created_by != other.footer.created_by or self._schema != other._schema:
+            return False
+        if _text(self._schema) != _text(other._schema):
+            return False
+        ours, theirs = (each.to_arrow_schema().remove_metadata() for each in (self._schema, other._schema))
+        return bool(ours.equals(theirs, check_metadata=True))
 
     def type_of(self, leaves: Leaves) -> pa.DataType:
         """The Arrow type of a top-level column."""
@@ -198,8 +205,14 @@ class ParquetFile:
         return Bounds(nulls=nulls) if lo is None or hi is None else Bounds(lo, hi, nulls)
 
     def table(self, group: int, names: Sequence[str]) -> pa.Table:
-        """All rows of these top-level columns of a row group, in as many chunks as they are decoded in."""
-        return self._file(self.footer).read_row_group(group, columns=list(names), use_threads=False)
+        """All rows of these top-level columns of a row group, in as many chunks as they are decoded in.
+
+        Raises Absent if the file does not have each of them once: PyArrow leaves out what it does not find.
+        """
+        found = self._file(self.footer).read_row_group(group, columns=list(names), use_threads=False)
+        if sorted(found.column_names) != sorted(names):
+            raise Absent(f"columns {sorted(found.column_names)} in a file instead of {sorted(names)}")
+        return found
 
     def read(self, group: int, columns: Sequence[Leaves], upto: int | None = None) -> list[pa.Array]:
         """These columns of a row group as Arrow arrays: all of its rows, or at least the first ``upto``."""
@@ -219,6 +232,11 @@ def parts(values: pa.Array) -> list[pa.Array]:
     if not pa.types.is_struct(values.type):
         return [values]
     return [values.is_valid(), *(part for child in values.flatten() for part in parts(child))]
+
+
+def _text(schema: pq.ParquetSchema) -> str:
+    """The whole schema, with names, ids, repetition and logical types at all depths; its first line is an address."""
+    return str(schema).partition("\n")[2]
 
 
 def _child(kind: Any, name: str, number: int | None) -> pa.Field:

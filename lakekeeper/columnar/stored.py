@@ -22,6 +22,11 @@ def located(file: ParquetFile, merge: FileMerge) -> list[Leaves | None]:
     return [_located(file, column, by_spark=merge.spark_calendar) for column in merge.columns]
 
 
+def stored_alike(one: ParquetFile, other: ParquetFile) -> bool:
+    """Whether :func:`located` returns the same for both files, or declines both."""
+    return one.has_layout_of(other) and is_modern(one) == is_modern(other)
+
+
 def is_modern(file: ParquetFile) -> bool:
     """Whether a Spark wrote the file whose dates are of the proleptic Gregorian calendar."""
     found: dict[bytes, Any] = file.footer.metadata or {}
@@ -68,7 +73,10 @@ def _check_nested(file: ParquetFile, column: FileColumn, leaves: Leaves, *, by_s
         raise Declined(f"column {column.name} stored as {stored}")
     if by_spark and has_dates(column) and not is_modern(file):
         raise Declined("dates in nested columns of files whose calendar is not known")
-    for part, leaf in zip(leaf_columns(column), leaves.numbers, strict=True):
+    parts = leaf_columns(column)
+    if len(parts) != len(leaves.numbers):
+        raise Declined(f"column {column.name} cannot be distinguished from another")
+    for part, leaf in zip(parts, leaves.numbers, strict=True):
         _check_timestamp(file, part, leaf, by_spark=by_spark)
 
 

@@ -88,6 +88,18 @@ def same_parts(stored: pa.DataType, column: FileColumn) -> bool:
     )
 
 
+def same_names(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether nested types have parts of the same names and ids: a cast fills a field that it does not find with NULL.
+
+    An id that is not wanted is ignored.
+    """
+    theirs, ours = parts_of(stored), parts_of(wanted)
+    return len(theirs) == len(ours) and all(
+        one.name == other.name and _id(other) in (None, _id(one)) and same_names(one.type, other.type)
+        for one, other in zip(theirs, ours, strict=True)
+    )
+
+
 def leaf_columns(column: FileColumn) -> list[FileColumn]:
     """The parts of a column that are columns of Parquet, in their order."""
     return [leaf for child in column.children for leaf in leaf_columns(child)] or [column]

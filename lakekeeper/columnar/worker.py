@@ -8,15 +8,17 @@ import zipimport
 
 import pyarrow as pa
 
-from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.merge import merge_range
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import FileMerge
 
-DECLINED = "declined: "
+DECLINED, RANGES = "declined: ", "ranges: "
 
 
 def merge_part(task: str, part: int) -> list[str]:
-    """The written files of one range, each as JSON; or one text that begins with :data:`DECLINED`, and no file.
+    """The ranges of the merge after :data:`RANGES`, then the written files of one of them, each as JSON.
+
+    Or one text that begins with :data:`DECLINED`, and no file.
 
     Scratch files are written to the executor's local folders, which Spark names in the environment. An error of a store
     declines the merge, since each request has been repeated; one of a local disk fails the task, which Spark repeats.
@@ -24,7 +26,7 @@ def merge_part(task: str, part: int) -> list[str]:
     scratch = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     given = FileMerge.from_json(task)
     try:
-        written = merge(given, part, scratch=scratch or None)
+        ranges, written = merge_range(given, part, scratch=scratch or None)
     except (Declined, pa.ArrowException) as error:
         return [f"{DECLINED}{str(error) or type(error).__name__}"]
     except OSError as error:
@@ -33,7 +35,7 @@ def merge_part(task: str, part: int) -> list[str]:
         return [f"{DECLINED}{error}"]
     finally:
         _forget_archives()
-    return [file.to_json() for file in written]
+    return [f"{RANGES}{ranges}", *(file.to_json() for file in written)]
 
 
 def _forget_archives() -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakekeeper.columnar.worker import DECLINED, merge_part
+from lakekeeper.columnar.worker import DECLINED, RANGES, merge_part
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -32,11 +32,22 @@ def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Re
     parts = spark.range(0, merge.parts, 1, merge.parts)
     run = _task(_WORKER.pickled(), merge.to_json())
     found = parts.mapInArrow(run, "part long, number long, file string").collect()  # type: ignore[arg-type]  # PySpark names its own batch type
-    ranked = [row.file for row in sorted(found, key=lambda row: (row.part, row.number))]
+    return written_of([row.file for row in sorted(found, key=lambda row: (row.part, row.number))])
+
+
+def written_of(ranked: Sequence[str]) -> list[WrittenFile] | Reason:
+    """What the workers returned, in the order of their ranges.
+
+    Each worker divides the merge by the statistics in the footers: where a range of one is not that of another, because
+    executors have different versions of PyArrow, rows would be lost and doubled, possibly as many of each.
+    """
     declined = [text.removeprefix(DECLINED) for text in ranked if text.startswith(DECLINED)]
     if declined:
         return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=declined[0])
-    return [WrittenFile.from_dict(json.loads(text)) for text in ranked]
+    if len({text for text in ranked if text.startswith(RANGES)}) > 1:
+        return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause="executors divided the rows differently")
+    files = (text for text in ranked if not text.startswith(RANGES))
+    return [WrittenFile.from_dict(json.loads(text)) for text in files]
 
 
 class PickledWorker:

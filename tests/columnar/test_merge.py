@@ -216,8 +216,9 @@ def check_rows(live: list[tuple[Any, ...]], written: list[list[WrittenFile]], sa
 
 
 def check_file(kinds: Sequence[str], file: WrittenFile) -> None:
-    """Statistics against the values in the file."""
+    """Statistics against the values in the file; and its footer."""
     read = pq.ParquetFile(file.path).read()
+    assert pq.read_metadata(file.path).metadata == {k.encode(): v.encode() for k, v in SPARK.items()}
     assert (file.rows, file.bytes) == (read.num_rows, Path(file.path).stat().st_size)
     for column, kind, stats in zip(read.columns, kinds, file.stats, strict=True):
         values = [value for value in values_of(column) if value is not None]
@@ -348,6 +349,16 @@ def test_old_dates_are_declined_where_their_calendar_is_not_known(
     assert rows_of(merge(new)) == [(DAY,)]
 
 
+@pytest.mark.parametrize("kind, values", [("date", [OLD_DAY, DAY]), ("timestamp", [at(1500, 1, 1), EPOCH])])
+def test_outputs_with_old_dates_are_merged_again(tmp_path: Path, kind: str, values: list[Any]) -> None:
+    """Their footer names the calendar, for Spark's readers too."""
+    table = pa.table({"c": pa.array(values, arrow_type(kind))}).replace_schema_metadata(SPARK)
+    task = replace(plain_task(tmp_path, table, [FileColumn("c", kind)]), footer=tuple(SPARK.items()))
+    (first,) = merge(task)
+    second = merge(replace(task, inputs=(FileInput(first.path, first.rows),)))
+    assert rows_of(second) == rows_of([first]) == [(value,) for value in values]
+
+
 def test_timestamps_of_96_bits_are_declined_where_spark_did_not_write_them(tmp_path: Path) -> None:
     moments = [at(1600, 1, 1), at(2500, 1, 1, 0, 0, 0, 1)]
     table = pa.table({"t": pa.array(moments, pa.timestamp("us"))}).replace_schema_metadata(SPARK)
@@ -438,6 +449,26 @@ def test_the_codec_of_the_inputs_is_kept_unless_another_is_set(tmp_path: Path, c
     assert of(kept) == {"none": "UNCOMPRESSED"}.get(codec, codec.upper())
     (named,) = merge(replace(task, codec="zstd"))
     assert of(named) == "ZSTD"
+
+
+def test_the_codec_of_most_bytes_is_kept(tmp_path: Path) -> None:
+    """Not that of the first column, which a writer may leave uncompressed."""
+    table = pa.table({"c": range(1_000), "s": [f"text {i}" for i in range(1_000)]})
+    columns = [FileColumn("c", "int64"), FileColumn("s", "string")]
+    for few, most in (("none", "zstd"), ("zstd", "snappy"), ("snappy", "none")):
+        task = plain_task(tmp_path, table, columns, compression={"c": few, "s": most}, use_dictionary=False)
+        (file,) = merge(task)
+        footer = pq.read_metadata(file.path).row_group(0)
+        found = {footer.column(number).compression for number in range(2)}
+        assert found == {{"none": "UNCOMPRESSED"}.get(most, most.upper())}
+    rare = plain_task(
+        tmp_path, table, columns, compression={"c": "brotli", "s": "zstd"}, use_dictionary=False
+    )
+    assert len(merge(rare)) == 1
+    frequent = plain_task(
+        tmp_path, table, columns, compression={"c": "zstd", "s": "brotli"}, use_dictionary=False
+    )
+    assert declined(frequent) == "files compressed by BROTLI"
 
 
 @pytest.mark.parametrize(

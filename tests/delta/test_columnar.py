@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -162,6 +164,39 @@ def test_a_struct_that_has_changed_is_merged_by_rows_and_then_by_columns(scene: 
     recluster(scene)
     assert scene.spark_rows() == before == scene.log_rows()
     both(scene, "k")
+
+
+OLD = "date'0001-01-01', timestamp'0001-01-01 00:00:00', named_struct('d', date'1000-01-01')"
+STILL_OLD = "date'1000-01-01', timestamp'1000-01-01 00:00:00.000001', named_struct('d', date'0001-01-01')"
+
+
+def test_old_dates_are_read_as_they_are_after_a_merge_and_merged_again(scene: Scene) -> None:
+    """A reader in Spark 3.5's default mode fails on such dates in a file that no Spark is known to have written."""
+    scene.run("CREATE TABLE {t} (k BIGINT, day DATE, at TIMESTAMP, s STRUCT<d: DATE>) USING delta")
+    scene.run(f"INSERT INTO {{t}} VALUES (2, {OLD})", f"INSERT INTO {{t}} VALUES (1, {STILL_OLD})")
+    before = scene.spark_rows()
+    for _ in range(2):
+        by_columns, by_rows = both(scene, "k")
+        ours, theirs = (footer_of(scene, each) for each in (by_columns, by_rows))
+        assert ours == {name: value for name, value in theirs.items() if name == b"org.apache.spark.version"}
+        recluster(scene)
+        with conf_of(scene, "spark.sql.parquet.datetimeRebaseModeInRead", "EXCEPTION"):
+            assert scene.spark_rows() == before == scene.log_rows()
+
+
+@contextmanager
+def conf_of(scene: Scene, name: str, value: str) -> Iterator[None]:
+    scene.spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        scene.spark.conf.unset(name)
+
+
+def footer_of(scene: Scene, rewrite: Rewrite) -> dict[bytes, bytes]:
+    """The key-value metadata of a file."""
+    path = scene.path / rewrite.outputs[0].path
+    return dict(pq.read_metadata(path).metadata or {})
 
 
 @pytest.mark.parametrize("column", ["k", "s", "d", "day", "at", "wall", "n38", "i1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,43 @@ def test_a_struct_that_has_changed_is_merged_by_rows_and_then_by_columns(scene: 
     recluster(scene)
     assert scene.spark_rows() == before == scene.log_rows()
     both(scene, "k")
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_renamed_lists_keep_their_values(scene: Scene, newest_first: bool) -> None:
+    """In a struct, and two columns that swap their names: the leaves of the files are equal, the groups are not."""
+    scene.create("k BIGINT, s STRUCT<x: INT, tags: ARRAY<INT>>, a ARRAY<INT>, b ARRAY<INT>")
+    scene.run("INSERT INTO {t} VALUES (2, named_struct('x', 2, 'tags', array(3, 4)), array(5), array(6))")
+    (old,) = scene.adapter().snapshot(["k"]).blocks.path.to_pylist()
+    for one, other in (("s.tags", "labels"), ("a", "c"), ("b", "a"), ("c", "b")):
+        scene.run(f"ALTER TABLE {{t}} RENAME COLUMN {one} TO {other}")
+    scene.run("INSERT INTO {t} VALUES (1, named_struct('x', 1, 'labels', array(1, 2)), array(7), array(8))")
+    before = scene.spark_rows()
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    (task,) = tasks_of(snapshot)
+    inputs = sorted(task.inputs, key=lambda path: (path == old) == newest_first)
+    done = rewritten(adapter, replace(task, inputs=tuple(inputs)))
+    adapter.commit([done], snapshot, "run-1")
+    assert scene.spark_rows() == before == scene.log_rows()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_footers_are_those_of_icebergs_own_writer_and_old_dates_stay(scene: Scene, version: int) -> None:
+    scene.create("k BIGINT, day DATE, at TIMESTAMP, s STRUCT<d: DATE>", version)
+    for k, day in ((2, "0001-01-01"), (1, "1000-01-01")):
+        scene.run(
+            f"INSERT INTO {{t}} VALUES ({k}, date'{day}', timestamp'{day}', named_struct('d', date'{day}'))"
+        )
+    before = scene.spark_rows()
+    for _ in range(2):
+        paths = [each.outputs[0].path.removeprefix("file:") for each in both(scene, "k")]
+        ours, theirs = (dict(pq.read_metadata(path).metadata or {}) for path in paths)
+        assert stored(paths[0])[2] == "parquet-cpp-arrow"
+        assert b"iceberg.schema" in theirs
+        assert ours == theirs
+        recluster(scene)
+        assert scene.spark_rows() == before == scene.log_rows()
 
 
 @pytest.mark.parametrize("column", ["k", "s", "d", "day", "at", "n38"])

@@ -1,0 +1,69 @@
+"""What workers return for the ranges of one merge, and what the driver makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakekeeper.columnar.parquet import Bounds, ParquetFile
+from lakekeeper.columnar.worker import DECLINED, merge_part
+from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.spark.columnar_merge import written_of
+
+PARTS, ROWS = 6, 6_000
+
+
+@pytest.fixture(params=["unsorted", "in disjoint ranges"])
+def task(request: pytest.FixtureRequest, tmp_path: Path) -> FileMerge:
+    """Six ranges, which two tasks merge if the rows are not sorted."""
+    values = np.arange(ROWS)
+    shuffled = np.random.default_rng(1).permutation(values)
+    table = pa.table({"k": shuffled if request.param == "unsorted" else values})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=500)
+    return FileMerge(
+        inputs=(FileInput(str(tmp_path / "in.parquet"), ROWS),),
+        columns=(FileColumn("k", "int64"),),
+        key=(0,),
+        folder=str(tmp_path / "out"),
+        name="{id}{codec}.parquet",
+        target_bytes=1 << 20,
+        row_group_bytes=1 << 18,
+        cuts=tuple(range(ROWS // PARTS, ROWS, ROWS // PARTS)),
+    )
+
+
+def test_the_files_of_all_ranges_are_returned_in_their_order(task: FileMerge) -> None:
+    texts = [text for part in range(PARTS) for text in merge_part(task.to_json(), part)]
+    files = written_of(texts)
+    assert not isinstance(files, Reason)
+    rows = [row["k"] for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
+    assert rows == list(range(ROWS))
+
+
+def test_workers_that_divide_the_rows_differently_are_not_believed(
+    task: FileMerge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As executors do whose versions of PyArrow differ in the statistics that they read."""
+    texts = merge_part(task.to_json(), 0)
+    two_tasks = len(merge_part(task.to_json(), PARTS - 1)) == 1
+
+    def other(_self: ParquetFile, group: int, _leaves: Any) -> Bounds:
+        return Bounds(500 * group, 500 * group + 499, 0) if two_tasks else Bounds()
+
+    monkeypatch.setattr(ParquetFile, "bounds", other)
+    texts += [text for part in range(1, PARTS) for text in merge_part(task.to_json(), part)]
+    found = written_of(texts)
+    assert isinstance(found, Reason)
+    assert "executors divided the rows differently" in str(found)
+
+
+def test_a_worker_that_declines_is_why_the_merge_runs_by_rows() -> None:
+    found = written_of([f"{DECLINED}a file without column c"])
+    assert isinstance(found, Reason)
+    assert "a file without column c" in str(found)
