@@ -107,7 +107,7 @@ def vacuum(
 class _Look:
     """Everything that was read for one plan.
 
-    own         slot → intent, of this table's runs
+    own         slot → intent, of runs that are certainly this table's: what they left is cleaned up
     dealt_with  paths that are gone or will be deleted
     doubted     files of old lists stay because another table may own them: no list is deleted for its age
     """
@@ -254,7 +254,9 @@ class VacuumJob:
         listed = self.orphans_listed()
         leftovers = leftovers_of(storage, self.neighbours, own, options, now)
         hints = self.records.hints(own)
-        versions = self.records.versions(storage, hints, lambda found: self.reaches_back(found, own, now))
+        versions = self.records.versions(
+            storage, hints, lambda found: self.reaches_back(found, all_intents, now)
+        )
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
@@ -264,7 +266,7 @@ class VacuumJob:
             return None
         # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
         settle(self.adapter, self.request.options, now)
-        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        kept = keep(self.adapter.table, versions, self._retention(versions, all_intents, now), now)
         backlog = self.records.backlog(versions)
         found, doubted = self.believed(storage.garbage(versions, kept, hints, backlog))
         left = unnamed_leftovers(storage, versions, leftovers, found)
@@ -296,9 +298,9 @@ class VacuumJob:
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
 
-    def reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
+    def reaches_back(self, versions: Versions, intents: Mapping[str, Intent], now: int) -> bool:
         """Whether these versions begin before the retention does."""
-        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        kept = keep(self.adapter.table, versions, self._retention(versions, intents, now), now)
         at_ms = versions.items[0].at_ms
         return at_ms is not None and at_ms <= kept.cutoff_ms
 
@@ -356,6 +358,7 @@ class VacuumJob:
                 least = options.vacuum.retention_ms
             else:
                 age = options.vacuum.retention_ms
+        # Whichever table registered them: to hold one version too many is safe.
         at_work = {
             intent.read_version: Reason.of(Code.READ_BY_RUN, run_id=intent.run_id)
             for intent in intents.values()

@@ -15,7 +15,7 @@ from lakekeeper.core.vacuum.retention import Stream
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import SLOTS, register, registered
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import Conflict, LostRace, RetentionError, Unsupported
+from lakekeeper.errors import AdapterError, Conflict, LostRace, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.storage import MemoryStorage
@@ -80,6 +80,37 @@ def test_the_intent_of_a_run_that_counts_as_dead_holds_nothing(table: MemoryTabl
     table.later(30 * DAY)
     run(table, age_ms=DAY)
     assert 2 not in readable(table)
+
+
+@pytest.mark.parametrize("answer", ["no", "one error", "errors"])
+def test_a_live_run_holds_its_version_although_its_table_is_unknown(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Loss L52: the log may no longer show whose run it is, or not respond."""
+    reading = intent(table, read_version=2)
+    register(MemoryAdapter(table).notes, "t", reading, Clock(lambda: table.now_ms))
+    table.later(30 * DAY)
+    note = next(name for name in table.notes if name.startswith("intents/"))
+    table.notes[note] = replace(reading, renewed_ms=table.now_ms).to_json()
+    asked: list[str] = []
+
+    def down(what: str) -> None:
+        if what == "same_table" and (answer == "errors" or not asked):
+            asked.append(what)
+            raise AdapterError("503")
+
+    if answer == "no":
+        monkeypatch.setattr(MemoryStorage, "same_table", lambda *_: False)
+    else:
+        table.before = down
+    if answer == "errors":
+        with pytest.raises(AdapterError):
+            run(table, age_ms=DAY)
+        assert table.touched.deleted == []
+    else:
+        run(table, age_ms=DAY)
+    assert 2 in readable(table)
+    assert len(asked) == {"no": 0, "one error": 1, "errors": 3}[answer]
 
 
 def test_a_dry_run_lists_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:
