@@ -60,6 +60,7 @@ class Records:
     _cursor: _Cursor = _Cursor()
     _registration: Registration | None = None
     _heir: bool = False
+    _deputy: bool = False
 
     def versions(
         self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
@@ -179,6 +180,23 @@ class Records:
         if self._registration is not None and not self._heir:
             self.forget(self._registration.slot, self._registration.intent)
 
+    def renew(self) -> None:
+        """Before each batch: remain registered, as long as it takes. Raises Rejected if another vacuum took over."""
+        if self._registration is not None:
+            self._registration.renew()
+
+    def stopped(self) -> None:
+        """Nothing more is deleted; the list remains for the next vacuum, which checks each file in it.
+
+        A vacuum whose list we took over may still delete, and is registered no more: we remain registered in its place.
+        """
+        standing = self._registration
+        if standing is None or self._deputy:
+            return
+        with suppress(Exception):  # an undo then waits until the registration has timed out
+            if standing.stands():
+                standing.note(ended=True)
+
     def finished(
         self,
         plan: VacuumPlan,
@@ -194,6 +212,7 @@ class Records:
                     self.forget(slot, intent)
             if self._registration is not None:
                 self.forget(self._registration.slot, self._registration.intent)
+                self._registration = None
 
     def _move_on(self, plan: VacuumPlan) -> None:
         """The backlog before the cursor: died in between, the old cursor says that less was seen, which is safe."""
@@ -228,6 +247,7 @@ class Records:
                     paths is not None and dealt_with.issuperset(paths) for paths in self._listed(intent)
                 ):
                     self._heir = True
+                    self._deputy |= intent.deletes(self.timeout_ms, now_ms)
                     self.forget(slot, intent)
 
     def forget(self, slot: str, intent: Intent) -> None:
