@@ -109,6 +109,7 @@ class _Look:
     own         slot → intent, of runs that are certainly this table's: what they left is cleaned up
     active      versions that runs had read, and those of the trash
     dealt_with  paths that are gone or will be deleted
+    shared      dead files that stay because another table uses them
     doubted     files of old lists stay because another table may own them: no list is deleted for its age
     """
 
@@ -119,6 +120,7 @@ class _Look:
     active: frozenset[int]
     leftovers: Leftovers
     dealt_with: frozenset[str]
+    shared: frozenset[str]
     doubted: bool
 
 
@@ -250,11 +252,12 @@ class VacuumJob:
     def _take_over(self, look: _Look) -> None:
         # Not every dead file is moved to the trash, so no list is deleted for its age then.
         by_age = not self.request.trash and not look.doubted
-        self.records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
+        timeout_ms = self._timeout_ms if by_age else None
+        self.records.took_over(look.own, look.dealt_with, timeout_ms, look.shared)
 
     def _finish(self, look: _Look) -> None:
-        """All dead files are gone, so their notes are removed too."""
-        self.records.finished(look.plan, look.own, look.leftovers.settled)
+        """All dead files are gone, so their notes are removed too; those that another table uses are listed."""
+        self.records.finished(look.plan, look.own, look.leftovers.settled, look.dealt_with, look.shared)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
 
@@ -305,6 +308,7 @@ class VacuumJob:
         garbage = replace(garbage, note="; ".join(filter(None, notes)))
         paths = [dead.path for dead in garbage.files]
         infos = dict(zip(paths, storage.look(paths), strict=True))
+        used = self._used_by_others(paths)
         plan = plan_vacuum(
             self.adapter.table,
             versions,
@@ -312,7 +316,11 @@ class VacuumJob:
             garbage,
             infos,
             storage.grounds,
-            spared=self._used_by_others(paths),
+            spared=used,
+        )
+        ours = {dead.path for dead in found.files}
+        shared = frozenset(
+            path for path in used if path in ours and plan.spared.get(path) == used[path] and infos[path]
         )
         spared = {**plan.spared, **doubted, **orphans.spared}
         plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
@@ -323,7 +331,7 @@ class VacuumJob:
         missing = (path for path, info in infos.items() if info is None)
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         active = frozenset(retention.active)
-        return _Look(versions, kept, plan, own, active, leftovers, dealt_with, bool(doubted))
+        return _Look(versions, kept, plan, own, active, leftovers, dealt_with, shared, bool(doubted))
 
     def reaches_back(self, versions: Versions, intents: Mapping[str, Intent], now: int) -> bool:
         """Whether these versions begin before the retention does."""
