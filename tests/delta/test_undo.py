@@ -113,7 +113,7 @@ def test_an_undo_beyond_the_retention_of_removed_files_is_refused(scene: Scene) 
 
 
 def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene) -> None:
-    """Loss L53: a vacuum may keep 24 hours, where an undo may go back 7 days."""
+    """Loss L59: a vacuum may keep 24 hours, where an undo may go back 7 days."""
     run = merged(filled(scene))
     scene.run("INSERT INTO {t} VALUES (1, 'x')")
     rows, version = scene.log_rows(), scene.version
@@ -134,7 +134,7 @@ def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene) -> None:
 
 
 def test_a_vacuum_keeps_the_files_of_an_undo_that_began_after_its_plan(scene: Scene) -> None:
-    """Loss L53: the undo is registered, and has not committed when the vacuum deletes."""
+    """Loss L59: the undo is registered, and has not committed when the vacuum deletes."""
     run = merged(filled(scene))
     scene.run("INSERT INTO {t} VALUES (1, 'x')")
     adapter = adapter_of(scene.spark, scene.sql)

@@ -245,7 +245,7 @@ def test_a_vacuum_during_an_undo_leaves_its_files() -> None:
 
 @pytest.mark.parametrize("kind", ["deleted", "moved to the trash"])
 def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene, kind: str) -> None:
-    """Loss L53: the vacuum had checked the log, and deleted files that the undo had just brought back."""
+    """Loss L59: the vacuum had checked the log, and deleted files that the undo had just brought back."""
     [run] = scene.run("full").run_ids
     merged = files(scene)
     scene.table.later(10**9)
@@ -267,7 +267,7 @@ def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene, kind: str) -> None:
 
 
 def test_a_vacuum_that_planned_before_the_undo_registered_keeps_its_files(scene: Scene) -> None:
-    """Loss L53: it looks again for runs once it is registered itself. The undo has checked that the files exist."""
+    """Loss L59: it looks again for runs once it is registered itself. The undo has checked that the files exist."""
     before = files(scene)
     [run] = scene.run("full").run_ids
     scene.table.later(10**9)

@@ -25,7 +25,7 @@ class _Down:
 
 @pytest.mark.parametrize("format_name", ["delta", "iceberg"])
 def test_an_error_is_no_answer(format_name: str) -> None:
-    """Loss L52: it was answered with no, and a vacuum ignored the live runs of its own table."""
+    """Loss L58: it was answered with no, and a vacuum ignored the live runs of its own table."""
     down: Any = _Down()
     storage = (
         DeltaStorage(down, down, down)

@@ -240,7 +240,7 @@ def test_files_that_another_table_uses_are_kept(lake: Lake, table_name: str) -> 
     lake.append(name, rows.limit(1))
     assert lake.table(name).vacuum(shared_with=[user], **unsafe).deleted_by_kind.get("data", (0, 0))[0] == 0
     lake.spark.sql(f"DROP TABLE {user}")
-    # Loss L54: its files, which the log read by this vacuum no longer names.
+    # Loss L60: its files, which the log read by this vacuum no longer names.
     assert lake.table(name).vacuum(**unsafe).deleted_by_kind["data"][0] >= 2
 
 

@@ -86,7 +86,7 @@ def test_the_intent_of_a_run_that_counts_as_dead_holds_nothing(table: MemoryTabl
 def test_a_live_run_holds_its_version_although_its_table_is_unknown(
     table: MemoryTable, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    """Loss L52: the log may no longer show whose run it is, or not respond."""
+    """Loss L58: the log may no longer show whose run it is, or not respond."""
     reading = intent(table, read_version=2)
     register(MemoryAdapter(table).notes, "t", reading, Clock(lambda: table.now_ms))
     table.later(30 * DAY)
@@ -130,7 +130,7 @@ class _Clone:
 
 @pytest.mark.parametrize("trash", [False, True])
 def test_files_that_a_clone_used_go_once_it_is_dropped(table: MemoryTable, *, trash: bool) -> None:
-    """Loss L54: the next vacuum continued after the versions that dropped them, so that no vacuum found them."""
+    """Loss L60: the next vacuum continued after the versions that dropped them, so that no vacuum found them."""
     [first], [second] = table.versions[1].files, table.versions[2].files
     clone: Any = _Clone(first, second)
     for day in range(4):
