@@ -23,7 +23,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     FileInfo,
     Garbage,
 )
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, reason
+from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi.storage import MetadataChange
 from lakekeeper_delta import file_ops, foreign_tables, metadata, orphans
@@ -63,12 +63,14 @@ class DeltaStorage:
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
         """Whether the table has this id, or had it at ``version``: CREATE OR REPLACE changes the id, not the log."""
-        with suppress(Exception):  # if in doubt, it was another table
+        with self._answering("its newest version"):
             newest = self.newest()
-            if newest.table_uuid == table_uuid:
-                return True
-            if version is not None and 0 <= version < newest.version:
-                return self._log.at(version, table_uuid).table_uuid == table_uuid
+        if newest.table_uuid == table_uuid:
+            return True
+        if version is None or not 0 <= version < newest.version:
+            return False
+        with suppress(NotFound):  # another table's, or a version that the log cannot show
+            return self._log.at(version, table_uuid).table_uuid == table_uuid
         return False
 
     def versions(self, since: int | None = None) -> Versions:

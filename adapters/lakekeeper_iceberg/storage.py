@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,17 +70,23 @@ class IcebergStorage:
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
         """Whether the table has this uuid, which never changes; ``version`` is not used."""
-        with suppress(Exception):  # if in doubt, it is another table
-            self.refresh()
-            return str(self.table().operations().current().uuid()) == table_uuid.lower()
-        return False
+        return str(self._metadata_now().uuid()) == table_uuid.lower()
 
     def versions(self, since: int | None = None) -> Versions:
         """Reads one metadata file, if it has changed. A table without snapshots has no versions and no refs."""
-        try:
+        with self._answering():
+            return self._versions(self._metadata_now())
+
+    def _metadata_now(self) -> Any:
+        with self._answering():
             self.refresh()
-            base = self.table().operations().current()
-            return self._versions(base)
+            return self.table().operations().current()
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Raise any error of the metadata as AdapterError."""
+        try:
+            yield
         except LakekeeperError:
             raise
         except Exception as error:

@@ -1,11 +1,12 @@
 """Undo a run of maintenance: bring back the files that it replaced, by a new commit.
 
-    find the reversal ─► files there? ─► register ─► commit ─┬─ committed
-          ▲                                                  ├─ Conflict ─► find it again: UndoError, or another attempt
-          └──────────────────────────────────────────────────┘
-                                                             └─ Unknown ──► look whether the layout is back
+    find the reversal ─► register ─► no vacuum? ─► files there? ─► commit ─┬─ committed
+          ▲                                                                ├─ Conflict ─► find it again
+          └────────────────────────────────────────────────────────────────┘              (or UndoError)
+                                                                           └─ Unknown ──► is the layout back?
 
-The reversal is checked on one version and committed on that version: a delete that comes in between wins.
+The reversal is checked on one version and committed on that version: a delete that comes in between wins. A vacuum that
+registers later than the undo keeps its files; one that registered before it, and still deletes, is found here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_ou
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
-from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.state.leases import Registration, at_work, registered
 from lakekeeper.engine.trash.entries import entries_with
 from lakekeeper.errors import Conflict, OptionError, UndoError, Unknown
 from lakekeeper.spi import Adapter, Commit, Observer, Reversal, Undone
@@ -61,6 +62,7 @@ def undo(
                 "(--allow-rollback) if no such stream reads the table, or restart the stream after it",
             )
         adapter.require_writable(options)
+        _require_no_vacuum(adapter, found, options, clock)  # and again, once the undo is registered
         found, commit = _committed(adapter, name, found, options, observer, clock)
     if isinstance(found, Undone):
         return UndoReport(adapter.table, str(name), already=True, version_after=found.version)
@@ -115,6 +117,8 @@ class _Undo:
         self.loop = CommitLoop(self.events, self.options, self.clock, "the undo", "the layout is unchanged")
 
     def run(self) -> tuple[Reversal | Undone, Commit]:
+        if isinstance(self.found, Reversal):
+            _require_no_vacuum(self.adapter, self.found, self.options, self.clock)
         commit = self.loop.run(self._attempt, self._after, self._settle)
         self.events.tell("committed", version=commit.version)
         return self.found, commit
@@ -180,6 +184,29 @@ def _require_files(adapter: Adapter[Any], name: RunName, found: Reversal, clock:
         f"{len(gone):,} of {len(paths):,} files that run {name} replaced are gone "
         f"({', '.join(sorted(gone)[:_NAMED])}{' …' if len(gone) > _NAMED else ''}); nothing was written; {advice}",
     )
+
+
+def _require_no_vacuum(adapter: Adapter[Any], found: Reversal, options: Options, clock: Clock) -> None:
+    """Raise UndoError if a vacuum may be deleting the files: it may not have seen that this undo is registered."""
+    if found.rollback:
+        return  # a vacuum expires the version in the metadata first, and the rollback then fails
+
+    def deleting() -> list[str]:
+        now_ms, timeout_ms = clock.now_ms(), options.vacuum.lease_timeout_ms
+        return [
+            intent.run_id
+            for intent in registered(adapter.notes).values()
+            if intent.deletes(timeout_ms, now_ms)
+            and adapter.storage.same_table(intent.table_uuid, intent.read_version)
+        ]
+
+    if vacuums := patiently(deleting, clock, BEFORE_WORK):
+        raise UndoError(
+            adapter.table,
+            f"vacuum {', '.join(vacuums)} is deleting files of the table; nothing was written. Undo the run again when "
+            "the vacuum has ended. If it was killed, run another vacuum first, or wait vacuum.intent-timeout-hours "
+            "from its start",
+        )
 
 
 def _report(

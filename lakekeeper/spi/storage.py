@@ -53,7 +53,11 @@ class Storage(Protocol):
         ...
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
-        """Whether this table has, or had at ``version``, the id ``table_uuid``. False in doubt."""
+        """Whether this table has, or had at ``version``, the id ``table_uuid``.
+
+        Files may be cleaned up on True alone: it is False if the log no longer shows what the table had at ``version``.
+        Raises AdapterError if the log does not respond, so that no unanswered question counts as False.
+        """
         ...
 
     def versions(self, since: int | None = None) -> Versions:

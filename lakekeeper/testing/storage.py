@@ -49,6 +49,7 @@ class MemoryStorage:
 
     def same_table(self, table_uuid: str, version: int | None) -> bool:
         """Whether it is the same table, by the uuid alone."""
+        self._table.before("same_table")
         return table_uuid == self._table.uuid
 
     def versions(self, since: int | None = None) -> Versions:

@@ -178,6 +178,9 @@ class StorageContract(Selected):
         storage = table.adapter().storage
         assert storage.same_table(uuids[0], None)
         assert not storage.same_table(uuids[1], None)
+        newest = storage.versions().newest
+        assert storage.same_table(uuids[0], newest + 9)
+        assert not any(storage.same_table(uuids[1], version) for version in (newest, newest + 9, -1))
         assert list(storage.strangers()) == []
 
     def test_folding_metadata_changes_no_row(self, harness: Harness) -> None:

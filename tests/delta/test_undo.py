@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 import lakekeeper as lk
+from lakekeeper.core.model.run_name import RunName
+from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.state.leases import at_work
 from lakekeeper.errors import NotFound, UndoError
+from lakekeeper.spi import Reversal
 from tests.delta.scene import Scene
-from tests.opening import table_later
+from tests.observers import once_at
+from tests.opening import HOUR_MS, adapter_of, table_later
 from tests.oracles import delta_log
 
 pytestmark = pytest.mark.delta
@@ -101,6 +110,48 @@ def test_an_undo_beyond_the_retention_of_removed_files_is_refused(scene: Scene) 
     assert scene.version == version
     undone(scene, run, WEEK - 1)
     assert scene.version == version + 1
+
+
+def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene) -> None:
+    """Loss L59: a vacuum may keep 24 hours, where an undo may go back 7 days."""
+    run = merged(filled(scene))
+    scene.run("INSERT INTO {t} VALUES (1, 'x')")
+    rows, version = scene.log_rows(), scene.version
+    attempts: list[str] = []
+
+    def attempt() -> None:
+        with pytest.raises(UndoError) as refused:
+            undone(scene, run, 30)
+        attempts.append(str(refused.value))
+
+    later = table_later(scene.spark, scene.sql, 30)
+    report = later.vacuum(retention_hours=24, observer=once_at("before_delete", attempt))
+    assert report.deleted_files_count > 0
+    assert len(attempts) == 1
+    assert "is deleting files of the table; nothing was written" in attempts[0]
+    assert scene.version == version
+    assert scene.log_rows() == scene.spark_rows() == rows
+
+
+def test_a_vacuum_keeps_the_files_of_an_undo_that_began_after_its_plan(scene: Scene) -> None:
+    """Loss L59: the undo is registered, and has not committed when the vacuum deletes."""
+    run = merged(filled(scene))
+    scene.run("INSERT INTO {t} VALUES (1, 'x')")
+    adapter = adapter_of(scene.spark, scene.sql)
+    clock = Clock(now_ms=lambda: time.time_ns() // 1_000_000 + 30 * HOUR_MS)
+    found = adapter.undos.find(RunName.parse(run))
+    assert isinstance(found, Reversal)
+    read = replace(adapter.version(), version=found.before)
+    with ExitStack() as registered:
+        later = table_later(scene.spark, scene.sql, 30)
+        begin = partial(
+            registered.enter_context, at_work(adapter, "a" * 16 + "-1", read, clock, 24 * HOUR_MS)
+        )
+        report = later.vacuum(retention_hours=24, observer=once_at("planned", begin))
+        assert adapter.storage.missing([*found.restored, *found.needed]) == set()
+        assert report.retries == 1
+        adapter.undos.commit(found, RunName.parse(run).undo_id)
+    assert scene.log_rows() == scene.spark_rows()
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.report import UndoReport
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
 from lakekeeper.engine.trash.entries import entries, restore_files
 from lakekeeper.engine.undo import undo
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
@@ -67,9 +71,14 @@ def two_commits(scene: Scene, between: Callable[[], object] = lambda: None) -> N
             between()
 
 
-def swept(scene: Scene, **given: Any) -> int:
+def swept(scene: Scene, observer: Observer | None = None, **given: Any) -> int:
     request = VacuumRequest(resolve({"retain-last": 1}), age_ms=0, allow_unsafe=True, **given)
-    return vacuum(scene.adapter, request, clock=clock_of(scene)).deleted_files_count
+    return vacuum(scene.adapter, request, observer=observer, clock=clock_of(scene)).deleted_files_count
+
+
+def undone_by(scene: Scene) -> str:
+    """The run id of the newest version."""
+    return scene.table.current.run_id
 
 
 def test_one_commit_undoes_all_commits_of_an_operation() -> None:
@@ -232,6 +241,95 @@ def test_a_vacuum_during_an_undo_leaves_its_files() -> None:
     undone(scene, run, once_at("before_commit", lambda: swept(scene)))
     assert files(scene) == before
     assert scene.table.rows()
+
+
+@pytest.mark.parametrize("kind", ["deleted", "moved to the trash"])
+def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene, kind: str) -> None:
+    """Loss L59: the vacuum had checked the log, and deleted files that the undo had just brought back."""
+    [run] = scene.run("full").run_ids
+    merged = files(scene)
+    scene.table.later(10**9)
+    reasons: list[str] = []
+
+    def attempt() -> None:
+        with pytest.raises(UndoError) as refused:
+            undone(scene, run)
+        reasons.append(str(refused.value))
+
+    assert swept(scene, observer=once_at("before_delete", attempt), trash=kind != "deleted")
+    assert len(reasons) == 1
+    expired = kind == "deleted" and not scene.table.settings.linear
+    why = "before run .* expired" if expired else r"vacuum \w{16} is deleting .*nothing was written.*again"
+    assert re.search(f"db.t: .*{why}", reasons[0])
+    assert files(scene) == merged
+    assert scene.table.rows()
+    assert registered(scene.adapter.notes) == {}
+
+
+def test_a_vacuum_that_planned_before_the_undo_registered_keeps_its_files(scene: Scene) -> None:
+    """Loss L59: it looks again for runs once it is registered itself. The undo has checked that the files exist."""
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    scene.table.later(10**9)
+    at_the_commit, swept_all = Event(), Event()
+    adapter = MemoryAdapter(scene.table)
+
+    def pause() -> None:
+        at_the_commit.set()
+        assert swept_all.wait(60)
+
+    adapter.faults.races.append(pause)
+    with ThreadPoolExecutor(1) as pool:
+        found: list[Future[UndoReport]] = []
+
+        def begin() -> None:
+            found.append(pool.submit(undo, adapter, run, resolve(), clock=clock_of(scene)))
+            assert at_the_commit.wait(60)
+
+        swept(scene, observer=once_at("planned", begin))
+        swept_all.set()
+        assert found[0].result().status == "done"
+    assert files(scene) == before
+    assert set(before) <= set(scene.table.disk)
+    assert scene.table.rows()
+
+
+class _Killed(BaseException):
+    pass
+
+
+def test_a_killed_vacuum_is_waited_for_and_one_that_stopped_is_not() -> None:
+    scene = overlapping()
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    scene.table.later(10**9)
+
+    def kill() -> None:
+        raise _Killed
+
+    with pytest.raises(_Killed):
+        swept(scene, observer=once_at("before_delete", kill))
+    refused(scene, run)
+    scene.table.later(23 * HOUR_MS)
+    refused(scene, run)
+    scene.table.later(HOUR_MS)
+    undone(scene, run)
+    undone(scene, undone_by(scene))
+    scene.table.later(10**9)
+    scene.table.before = lambda what: scene.table.stuck.update(before) if what == "delete" else None
+    assert swept(scene) == 0
+    scene.table.before = lambda _: None
+    undone(scene, run)
+    assert files(scene) == before
+    assert scene.table.rows()
+
+
+def test_an_undo_does_not_wait_for_the_vacuum_of_another_table() -> None:
+    scene = overlapping()
+    [run] = scene.run("full").run_ids
+    other = Intent("v" * 16, VACUUM, scene.table.now_ms, "another uuid", 1, timeout_ms=10**9)
+    register(scene.adapter.notes, "db.t", other, clock_of(scene))
+    undone(scene, run)
 
 
 def test_only_merges_are_undone(scene: Scene) -> None:

@@ -7,6 +7,12 @@ There is a fixed number of slots, each a note of its own, so that a vacuum reads
 (StarRocks has a folder of transaction logs for this). A vacuum keeps the version that a live run has read until the
 intent is so old that the run counts as dead; from then on, the run commits nothing either.
 
+An undo names files again that no version keeps. So it and a vacuum each register first and then look for the other one,
+and of the two, the one that registered later sees the other:
+
+    vacuum   register ─► which versions do runs read now? ─► delete, registered all the while ─► remove
+    undo     register ─► does a vacuum delete? ─► do the files exist? ─► commit ─► remove
+
 Others may write notes too, and tables may share a folder. So an intent counts only for the table whose uuid it carries,
 gives no paths of files, and is checked against the table.
 """
@@ -42,7 +48,8 @@ class Intent:
     """A run on the table ``table_uuid``. Times are in ms since the epoch.
 
     read_version   kept for a rewrite or delete while it is alive; of a vacuum, the version that it examined
-    ended          the run is over, but left files whose names are not recorded
+    ended          the run is over, but left files whose names are not recorded; of a vacuum: it deletes nothing more,
+                   but its list remains
     parts          notes that list what a vacuum deletes
     timeout_ms     the timeout of the run itself, whatever timeout a vacuum uses
     renewed_ms     when the run last renewed its lease; 0 if it never did
@@ -70,6 +77,10 @@ class Intent:
     def alive(self, timeout_ms: int, now_ms: int) -> bool:
         """Whether it is a rewrite or a delete that may still write and commit."""
         return self.kind != VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
+
+    def deletes(self, timeout_ms: int, now_ms: int) -> bool:
+        """Whether it is a vacuum that may still delete."""
+        return self.kind == VACUUM and not self.ended and now_ms < self.dies_ms(timeout_ms)
 
     def to_json(self) -> str:
         return json.dumps({each.name: getattr(self, each.name) for each in fields(self)})
@@ -159,6 +170,11 @@ class Registration:
             raise self._dead()
 
     def _dead(self) -> Rejected:
+        if self.intent.kind == VACUUM:
+            return Rejected(
+                f"vacuum {self.intent.run_id} did not renew its registration within vacuum.intent-timeout-hours, or "
+                "another vacuum has taken over its list: it deletes nothing more"
+            )
         return Rejected(
             f"run {self.intent.run_id} did not renew its registration within vacuum.intent-timeout-hours, or the "
             "registration is gone: a vacuum may have deleted its files, so nothing was committed. Run it again, or "
@@ -212,7 +228,7 @@ def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -
         there = read_intent(text)
         if there is None:
             rank.append((3, 0, slot))
-        elif there.ended or now_ms >= there.dies_ms():
+        elif (there.ended and there.kind != VACUUM) or now_ms >= there.dies_ms():
             foreign = there.table_uuid != intent.table_uuid
             # The lists of a vacuum of this table are the only trace of files that its metadata no longer names.
             if foreign or there.kind != VACUUM:
@@ -245,6 +261,15 @@ def registered(notes: Notes) -> Mapping[str, Intent]:
     """Slot → intent, of all registered runs of any table. Raises AdapterError if the storage does not respond."""
     texts = filled(notes, map(_slot, range(SLOTS + VACUUMS)))
     return {place: intent for place, text in texts if (intent := read_intent(text)) is not None}
+
+
+def read_by_runs(intents: Mapping[str, Intent], timeout_ms: int, now_ms: int) -> dict[int, str]:
+    """Version → run id, of the versions that live runs have read, whichever table registered them."""
+    return {
+        intent.read_version: intent.run_id
+        for intent in intents.values()
+        if intent.read_version is not None and intent.alive(timeout_ms, now_ms)
+    }
 
 
 def unregister(notes: Notes, slot: str, intent: Intent) -> None:

@@ -219,7 +219,8 @@ def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> Non
     """List the restored files for the next vacuum: the log does not name the orphans among them."""
     parts = in_parts(paths)
     run_id = f"{entry.name}-back"  # the vacuum that moved them may still be running, with a list of its own
-    intent = Intent(run_id, VACUUM, entry.at_ms, entry.table_uuid, entry.version, parts=len(parts))
+    of_entry = (entry.at_ms, entry.table_uuid, entry.version)
+    intent = Intent(run_id, VACUUM, *of_entry, ended=True, parts=len(parts))
     with suppress(AdapterError):  # no slot is free: the log then explains all but orphans
         register(adapter.notes, adapter.table, intent, Clock())
         write_parts(adapter.notes, list_of(run_id), parts)

@@ -80,8 +80,8 @@ class _Pace:
 class Removal:
     """Deletes what a plan names, or moves it to the trash.
 
-    ``check`` is called before each batch, and raises Conflict or AdapterError if no more may be deleted: in a log whose
-    versions cannot be locked, a user may restore an old one.
+    ``check`` is called before each batch, and raises Conflict, Rejected or AdapterError if no more may be deleted: in a
+    log whose versions cannot be locked, a user may restore an old one, and the vacuum may no longer be registered.
     """
 
     adapter: Adapter[Any]

@@ -1,10 +1,10 @@
 """``vacuum``: delete what no retained version needs, with a record before the first delete.
 
     intents ─► versions ─► keep ─► garbage ─► look ─► plan ─┬─ dry run: that is all
-                 ▲                                          ▼
-                 │                        brake ─► record, list ─► expire ─┬─ LostRace: expire again (bounded)
-                 │                                                         ├─ Conflict: look again (bounded)
-                 └─────────────────────────────────────────────────────────┘  Unknown: delete nothing, keep the list
+       ▲                                                    ▼
+       │                        brake ─► record, list ─► intents ─► expire ─┬─ LostRace: expire again (bounded)
+       │                                                   │ a new one      ├─ Conflict: look again (bounded)
+       └───────────────────────────────────────────────────┴────────────────┘  Unknown: delete nothing, keep the list
                                         delete what no newer commit names, oldest version first ─► result, cursor
 
 The list is written before the metadata is expired, so that no crash loses it: the next vacuum takes it as a hint, and
@@ -17,7 +17,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from lakekeeper.core.config.options import Options
@@ -44,7 +43,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import BEFORE_WORK, patiently
-from lakekeeper.engine.state.leases import Intent, registered
+from lakekeeper.engine.state.leases import Intent, read_by_runs, registered
 from lakekeeper.engine.trash.drop_partition import settle
 from lakekeeper.engine.trash.entries import held_versions
 from lakekeeper.engine.vacuum.deleter import NOTHING, Removal, Removed, foretold
@@ -107,8 +106,10 @@ def vacuum(
 class _Look:
     """Everything that was read for one plan.
 
-    own         slot → intent, of this table's runs
+    own         slot → intent, of runs that are certainly this table's: what they left is cleaned up
+    active      versions that runs had read, and those of the trash
     dealt_with  paths that are gone or will be deleted
+    shared      dead files that stay because another table uses them
     doubted     files of old lists stay because another table may own them: no list is deleted for its age
     """
 
@@ -116,8 +117,10 @@ class _Look:
     kept: Kept
     plan: VacuumPlan
     own: Mapping[str, Intent]
+    active: frozenset[int]
     leftovers: Leftovers
     dealt_with: frozenset[str]
+    shared: frozenset[str]
     doubted: bool
 
 
@@ -151,23 +154,32 @@ class VacuumJob:
                 "trash",
                 f"{why}; nothing was deleted. Vacuum without the trash",
             )
-        first = self._prepared()
-        if isinstance(first, VacuumReport):
-            return first
-        done = self._expire(first)
+        try:
+            return self._swept()
+        except (Exception, KeyboardInterrupt):
+            self.records.stopped()  # after a crash, the registration says that deletes may go on
+            raise
+
+    def _swept(self) -> VacuumReport:
+        done = self._expire()
         if isinstance(done, VacuumReport):
             return done
         removed = self._remove(done)
         self.records.after(done.plan, removed)
-        if not removed.failed:
+        if removed.failed:
+            self.records.stopped()
+        else:
             self._finish(done)
         return self._report(done, removed, _ended(removed))
 
-    def _expire(self, first: _Look) -> _Look | VacuumReport:
-        """Commit the expiry; plan again if another commit changed what the plan depends on."""
-        look: _Look | VacuumReport = first
+    def _expire(self) -> _Look | VacuumReport:
+        """Plan and commit the expiry; plan again if another commit or run changed what the plan depends on."""
+        look: _Look | VacuumReport | None = None
 
         def attempt() -> _Look | VacuumReport:
+            nonlocal look
+            if look is None:
+                look = self._prepared()
             return self._expired(look) if isinstance(look, _Look) else look
 
         def after(conflict: Conflict) -> Retry:
@@ -175,7 +187,7 @@ class VacuumJob:
 
         def plan_again() -> None:
             nonlocal look
-            look = self._prepared()
+            look = None
 
         try:
             return self.loop.run(attempt, after)
@@ -200,8 +212,19 @@ class VacuumJob:
             return self._report(look, NOTHING, Reason.of(Code.NOTHING_TO_DO))
         brake(plan, self.request.options.vacuum.max_share)
         self.records.before(plan)
+        self._require_unread(look)
         self._take_over(look)
         return look
+
+    def _require_unread(self, look: _Look) -> None:
+        """Raise Conflict if a run has come to read an expired version: one that comes later finds us registered."""
+        intents = patiently(lambda: registered(self.adapter.notes), self.clock, BEFORE_WORK)
+        for version, run_id in read_by_runs(intents, self._timeout_ms, self.clock.now_ms()).items():
+            gone = version < look.kept.oldest if look.versions.linear else version in look.plan.gone
+            if gone and version not in look.active:
+                raise Conflict(
+                    f"{self.adapter.table}: run {run_id} reads version {version} now", f"run {run_id}"
+                )
 
     def _expired(self, look: _Look) -> _Look:
         """Expire the versions in the metadata; returns the look without the files that a newer commit names again."""
@@ -216,20 +239,25 @@ class VacuumJob:
         return replace(look, plan=replace(plan, files=files, spared=spared))
 
     def _remove(self, look: _Look) -> Removed:
-        check = None
-        if look.versions.linear:  # nothing was expired: an old version may yet be restored
-            check = partial(self.storage.expire, look.versions, look.kept, _paths(look.plan))
+        paths = _paths(look.plan)
+
+        def check() -> None:
+            self.records.renew()
+            if look.versions.linear:  # nothing was expired: an old version may yet be restored
+                self.storage.expire(look.versions, look.kept, paths)
+
         removal = Removal(self.adapter, self.storage, self.request.options, self.events, self.clock, check)
         return removal.run(look.plan, self.run_id if self.request.trash else "")
 
     def _take_over(self, look: _Look) -> None:
         # Not every dead file is moved to the trash, so no list is deleted for its age then.
         by_age = not self.request.trash and not look.doubted
-        self.records.took_over(look.own, look.dealt_with, self._timeout_ms if by_age else None)
+        timeout_ms = self._timeout_ms if by_age else None
+        self.records.took_over(look.own, look.dealt_with, timeout_ms, look.shared)
 
     def _finish(self, look: _Look) -> None:
-        """All dead files are gone, so their notes are removed too."""
-        self.records.finished(look.plan, look.own, look.leftovers.settled)
+        """All dead files are gone, so their notes are removed too; those that another table uses are listed."""
+        self.records.finished(look.plan, look.own, look.leftovers.settled, look.dealt_with, look.shared)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
 
@@ -254,7 +282,9 @@ class VacuumJob:
         listed = self.orphans_listed()
         leftovers = leftovers_of(storage, self.neighbours, own, options, now)
         hints = self.records.hints(own)
-        versions = self.records.versions(storage, hints, lambda found: self.reaches_back(found, own, now))
+        versions = self.records.versions(
+            storage, hints, lambda found: self.reaches_back(found, all_intents, now)
+        )
         if not versions.items and not versions.refs and not versions.refused:
             if self.request.orphans:
                 raise RetentionError(
@@ -264,7 +294,8 @@ class VacuumJob:
             return None
         # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
         settle(self.adapter, self.request.options, now)
-        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        retention = self._retention(versions, all_intents, now)
+        kept = keep(self.adapter.table, versions, retention, now)
         backlog = self.records.backlog(versions)
         found, doubted = self.believed(storage.garbage(versions, kept, hints, backlog))
         left = unnamed_leftovers(storage, versions, leftovers, found)
@@ -277,6 +308,7 @@ class VacuumJob:
         garbage = replace(garbage, note="; ".join(filter(None, notes)))
         paths = [dead.path for dead in garbage.files]
         infos = dict(zip(paths, storage.look(paths), strict=True))
+        used = self._used_by_others(paths)
         plan = plan_vacuum(
             self.adapter.table,
             versions,
@@ -284,7 +316,11 @@ class VacuumJob:
             garbage,
             infos,
             storage.grounds,
-            spared=self._used_by_others(paths),
+            spared=used,
+        )
+        ours = {dead.path for dead in found.files}
+        shared = frozenset(
+            path for path in used if path in ours and plan.spared.get(path) == used[path] and infos[path]
         )
         spared = {**plan.spared, **doubted, **orphans.spared}
         plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
@@ -294,11 +330,12 @@ class VacuumJob:
             plan = replace(plan, files=files, expired_refs=())
         missing = (path for path, info in infos.items() if info is None)
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
-        return _Look(versions, kept, plan, own, leftovers, dealt_with, bool(doubted))
+        active = frozenset(retention.active)
+        return _Look(versions, kept, plan, own, active, leftovers, dealt_with, shared, bool(doubted))
 
-    def reaches_back(self, versions: Versions, own: Mapping[str, Intent], now: int) -> bool:
+    def reaches_back(self, versions: Versions, intents: Mapping[str, Intent], now: int) -> bool:
         """Whether these versions begin before the retention does."""
-        kept = keep(self.adapter.table, versions, self._retention(versions, own, now), now)
+        kept = keep(self.adapter.table, versions, self._retention(versions, intents, now), now)
         at_ms = versions.items[0].at_ms
         return at_ms is not None and at_ms <= kept.cutoff_ms
 
@@ -357,9 +394,8 @@ class VacuumJob:
             else:
                 age = options.vacuum.retention_ms
         at_work = {
-            intent.read_version: Reason.of(Code.READ_BY_RUN, run_id=intent.run_id)
-            for intent in intents.values()
-            if intent.read_version is not None and intent.alive(self._timeout_ms, now_ms)
+            version: Reason.of(Code.READ_BY_RUN, run_id=run_id)
+            for version, run_id in read_by_runs(intents, self._timeout_ms, now_ms).items()
         }
         keep_ms = options.vacuum.trash_retention_ms
         held = held_versions(self.adapter.notes, versions, keep_ms, now_ms)

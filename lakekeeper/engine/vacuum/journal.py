@@ -3,7 +3,7 @@
     vacuum/cursor.json            the version up to which all garbage was deleted
     vacuum/backlog-0000.json      what was dropped and waits for its retention, of a log that forgets it
     vacuum/<run>/proof.json       what was examined and what will go; before the first delete
-    vacuum/<run>/list-0000.json   the paths, so many in each; until all are gone
+    vacuum/<run>/list-0000.json   the paths, so many in each; until all are gone. Then, those that another table uses
     vacuum/<run>/done.json        what was really gone
     intents/<slot>.json           this vacuum, until it is done
 
@@ -60,6 +60,7 @@ class Records:
     _cursor: _Cursor = _Cursor()
     _registration: Registration | None = None
     _heir: bool = False
+    _deputy: bool = False
 
     def versions(
         self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
@@ -179,14 +180,34 @@ class Records:
         if self._registration is not None and not self._heir:
             self.forget(self._registration.slot, self._registration.intent)
 
+    def renew(self) -> None:
+        """Before each batch: remain registered, as long as it takes. Raises Rejected if another vacuum took over."""
+        if self._registration is not None:
+            self._registration.renew()
+
+    def stopped(self) -> None:
+        """Nothing more is deleted; the list remains for the next vacuum, which checks each file in it.
+
+        A vacuum whose list we took over may still delete, and is registered no more: we remain registered in its place.
+        """
+        standing = self._registration
+        if standing is None or self._deputy:
+            return
+        with suppress(Exception):  # an undo then waits until the registration has timed out
+            if standing.stands():
+                standing.note(ended=True)
+
     def finished(
         self,
         plan: VacuumPlan,
         intents: Mapping[str, Intent],
         settled: Mapping[str, Intent],
+        dealt_with: frozenset[str] = frozenset(),
+        shared: frozenset[str] = frozenset(),
     ) -> None:
-        """All dead files are gone: remove the settled intents and our own, and advance the cursor."""
+        """All dead files but the ``shared`` ones are gone: remove the settled intents and our own; move the cursor."""
         with suppress(AdapterError):  # the next vacuum settles what stays, at the same cost
+            self._remember(plan, intents, dealt_with, shared)
             if plan.through is not None or plan.backlog.files:
                 self._move_on(plan)
             for slot, intent in intents.items():
@@ -194,6 +215,43 @@ class Records:
                     self.forget(slot, intent)
             if self._registration is not None:
                 self.forget(self._registration.slot, self._registration.intent)
+                self._registration = None
+        self.stopped()
+
+    def _remember(
+        self,
+        plan: VacuumPlan,
+        intents: Mapping[str, Intent],
+        dealt_with: frozenset[str],
+        shared: frozenset[str],
+    ) -> None:
+        """Leave one list of the dead files that another table uses, for the next vacuum: the log is not read again."""
+        lists = {
+            slot: [*self._listed(intent)]
+            for slot, intent in intents.items()
+            if intent.kind == VACUUM and intent.run_id != self.run_id
+        }
+        known = {path for parts in lists.values() for paths in parts for path in paths or ()}
+        if known == shared or not shared:
+            return
+        parts, now_ms = in_parts(sorted(shared)), self.clock.now_ms()
+        intent = Intent(
+            f"{self.run_id}-shared",
+            VACUUM,
+            now_ms,
+            plan.table_uuid,
+            plan.version,
+            ended=True,
+            parts=len(parts),
+            timeout_ms=self.timeout_ms,
+        )
+        register(self.notes, plan.table, intent, self.clock)
+        write_parts(self.notes, list_of(intent.run_id), parts)
+        covered = dealt_with | shared
+        for slot, listed in lists.items():
+            gone = all(paths is not None and covered.issuperset(paths) for paths in listed)
+            if gone and not intents[slot].deletes(self.timeout_ms, now_ms):
+                self.forget(slot, intents[slot])
 
     def _move_on(self, plan: VacuumPlan) -> None:
         """The backlog before the cursor: died in between, the old cursor says that less was seen, which is safe."""
@@ -208,11 +266,15 @@ class Records:
             self.notes.remove(part(_BACKLOG, number))
 
     def took_over(
-        self, intents: Mapping[str, Intent], dealt_with: frozenset[str], timeout_ms: int | None
+        self,
+        intents: Mapping[str, Intent],
+        dealt_with: frozenset[str],
+        timeout_ms: int | None,
+        shared: frozenset[str] = frozenset(),
     ) -> None:
         """Remove lists of earlier vacuums: those whose files are gone or in our own list, and those of dead ones.
 
-        ``timeout_ms`` None: no run counts as dead.
+        ``timeout_ms`` None: no run counts as dead. A list with a file of ``shared``, which another table uses, stays.
 
         This happens before the first delete, so that vacuums that fail repeatedly do not take all slots. A list with a
         file that is still named may belong to a running vacuum, which has yet to expire the versions that name the
@@ -224,10 +286,14 @@ class Records:
                 if intent.kind != VACUUM or intent.run_id == self.run_id:
                     continue
                 dead = timeout_ms is not None and now_ms >= intent.dies_ms(timeout_ms)
-                if dead or all(
-                    paths is not None and dealt_with.issuperset(paths) for paths in self._listed(intent)
-                ):
+                lists = [*self._listed(intent)]
+                if dead:
+                    goes = not any(shared.intersection(paths or ()) for paths in lists)
+                else:
+                    goes = all(paths is not None and dealt_with.issuperset(paths) for paths in lists)
+                if goes:
                     self._heir = True
+                    self._deputy |= intent.deletes(self.timeout_ms, now_ms)
                     self.forget(slot, intent)
 
     def forget(self, slot: str, intent: Intent) -> None:

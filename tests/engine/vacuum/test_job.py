@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from lakekeeper.core.vacuum.retention import Stream
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import SLOTS, register, registered
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import Conflict, LostRace, RetentionError, Unsupported
+from lakekeeper.errors import AdapterError, Conflict, LostRace, RetentionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.storage import MemoryStorage
@@ -80,6 +80,76 @@ def test_the_intent_of_a_run_that_counts_as_dead_holds_nothing(table: MemoryTabl
     table.later(30 * DAY)
     run(table, age_ms=DAY)
     assert 2 not in readable(table)
+
+
+@pytest.mark.parametrize("answer", ["no", "one error", "errors"])
+def test_a_live_run_holds_its_version_although_its_table_is_unknown(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Loss L58: the log may no longer show whose run it is, or not respond."""
+    reading = intent(table, read_version=2)
+    register(MemoryAdapter(table).notes, "t", reading, Clock(lambda: table.now_ms))
+    table.later(30 * DAY)
+    note = next(name for name in table.notes if name.startswith("intents/"))
+    table.notes[note] = replace(reading, renewed_ms=table.now_ms).to_json()
+    asked: list[str] = []
+
+    def down(what: str) -> None:
+        if what == "same_table" and (answer == "errors" or not asked):
+            asked.append(what)
+            raise AdapterError("503")
+
+    if answer == "no":
+        monkeypatch.setattr(MemoryStorage, "same_table", lambda *_: False)
+    else:
+        table.before = down
+    if answer == "errors":
+        with pytest.raises(AdapterError):
+            run(table, age_ms=DAY)
+        assert table.touched.deleted == []
+    else:
+        run(table, age_ms=DAY)
+    assert 2 in readable(table)
+    assert len(asked) == {"no": 0, "one error": 1, "errors": 3}[answer]
+
+
+class _Clone:
+    """An adapter of a table that uses files of another one."""
+
+    table = "db.clone"
+
+    def __init__(self, *files: str) -> None:
+        self.storage, self._files = self, set(files)
+
+    def versions(self, since: int | None) -> None:
+        """No one reads them."""
+
+    def named(self, versions: None, paths: Collection[str]) -> set[str]:
+        return {path for path in paths if path.endswith(tuple(self._files))} if self._files else set()
+
+
+@pytest.mark.parametrize("trash", [False, True])
+def test_files_that_a_clone_used_go_once_it_is_dropped(table: MemoryTable, *, trash: bool) -> None:
+    """Loss L60: the next vacuum continued after the versions that dropped them, so that no vacuum found them."""
+    [first], [second] = table.versions[1].files, table.versions[2].files
+    clone: Any = _Clone(first, second)
+    for day in range(4):
+        report = run(table, age_ms=DAY, users=[clone], trash=trash)
+        assert report.plan is not None
+        assert list(report.plan.spared.values()) == ["db.clone uses it"] * 2
+        assert {first, second} <= set(table.disk)
+        assert len(registered(MemoryAdapter(table).notes)) == 1
+        table.later(2 * DAY)
+        if day:
+            table.overwrite([{"k": 100 + day}])
+    run(table, age_ms=DAY, users=[clone], trash=trash)
+    assert len([name for name in table.notes if "/list-" in name]) == 1
+    assert run(table, age_ms=DAY, users=[_Clone(second)], trash=trash).deleted_files_count == 1
+    assert (first in table.disk, second in table.disk) == (False, True)
+    assert run(table, age_ms=DAY, users=[_Clone()], trash=trash).deleted_files_count == 1
+    assert second not in table.disk
+    assert registered(MemoryAdapter(table).notes) == {}
+    assert not [name for name in table.notes if "-shared" in name]
 
 
 def test_a_dry_run_lists_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:

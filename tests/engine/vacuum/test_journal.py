@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_plan import VacuumPlan
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
 from lakekeeper.engine.vacuum.journal import Records
-from lakekeeper.errors import AdapterError, Conflict
+from lakekeeper.errors import AdapterError, Conflict, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import intent
@@ -214,3 +216,49 @@ def test_a_half_written_list_is_not_taken_over(table: MemoryTable) -> None:
     table.notes["vacuum/other-1/list-0000.json"] = '["data/a"]'
     records(table).took_over(theirs, frozenset({"data/a"}), None)
     assert registered(MemoryNotes(table)) == theirs
+
+
+def planned(table: MemoryTable) -> VacuumPlan:
+    plan = run(table, age_ms=DAY, dry_run=True).plan
+    assert plan is not None
+    return plan
+
+
+def own(table: MemoryTable) -> Intent:
+    [there] = registered(MemoryNotes(table)).values()
+    return there
+
+
+def test_a_vacuum_is_registered_as_long_as_it_deletes(table: MemoryTable) -> None:
+    """An undo that does not see it would bring back a file that is about to go."""
+    plan, ours = planned(table), records(table)
+    ours.before(plan)
+    for _ in range(5):
+        table.later(20 * HOUR_MS)
+        ours.renew()
+        assert own(table).deletes(DAY, table.now_ms + 3 * HOUR_MS)
+    table.later(25 * HOUR_MS)
+    with pytest.raises(Rejected, match="deletes nothing more"):
+        ours.renew()
+
+
+def test_a_vacuum_that_stopped_is_known_to_delete_nothing_more(table: MemoryTable) -> None:
+    ours = records(table)
+    ours.before(planned(table))
+    ours.stopped()
+    assert not own(table).deletes(DAY, table.now_ms)
+    assert ours.hints(registered(MemoryNotes(table)))
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["running", "ended"])
+def test_a_vacuum_that_took_over_the_list_of_another_stands_in_for_it(
+    table: MemoryTable, *, ended: bool
+) -> None:
+    """The other one may be in the middle of a batch, and is registered no more."""
+    theirs = {slot: replace(each, ended=ended) for slot, each in listed(table, "other-1", parts=0).items()}
+    ours = records(table)
+    ours.before(planned(table))
+    ours.took_over(theirs, frozenset(), DAY)
+    ours.stopped()
+    ours_now = next(each for each in registered(MemoryNotes(table)).values() if each.run_id == "v-1")
+    assert ours_now.deletes(DAY, table.now_ms) is not ended
