@@ -34,6 +34,7 @@ USUAL_AGE_MS = 120 * HOUR_MS
 
 _EXPIRE = "history.expire."
 _SNAPSHOT = "org.apache.iceberg.Snapshot"
+_LOG_ENTRY = "org.apache.iceberg.HistoryEntry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,11 @@ class IcebergStorage:
             Version(int(v), int(at), int(parent) if parent else None)
             for v, at, parent in zip(*columns, strict=True)
         ]
+        log = base.snapshotLog()
+        moves = [
+            self.jvm.values_of(log, _LOG_ENTRY, method, "long")
+            for method in ("timestampMillis", "snapshotId")
+        ]
         summaries = self.jvm.maps(snapshots, _SNAPSHOT, "summary")
         format_version = int(base.formatVersion())
         current = base.currentSnapshot()
@@ -217,6 +223,7 @@ class IcebergStorage:
                 for item, summary in zip(items, summaries, strict=True)
                 for commit in sink_commits(item.id, item.at_ms, summary, format_version)
             ),
+            main_log=tuple((int(at), int(version)) for at, version in zip(*moves, strict=True)),
             native=base,
         )
 
