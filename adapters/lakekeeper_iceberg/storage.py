@@ -21,7 +21,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 from lakekeeper.errors import AdapterError, LakekeeperError, RetentionError, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi.storage import MetadataChange
-from lakekeeper_iceberg import commit_attempts, expiry, foreign_tables, garbage, levels, nessie
+from lakekeeper_iceberg import commit_attempts, expiry, flink, foreign_tables, garbage, levels, nessie
 from lakekeeper_iceberg import metadata as folding
 from lakekeeper_iceberg.file_recognition import is_data, is_metadata
 from lakekeeper_iceberg.filesystem import Disk, inside, is_child
@@ -158,7 +158,11 @@ class IcebergStorage:
         }
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        return garbage.named_of(self._reach(versions), paths) if paths else set()
+        if not paths:
+            return set()
+        folder = self._properties(versions.native).get(flink.FOLDER)
+        pending = flink.Pending(self.jvm, self.table().io(), self._disk(), folder)
+        return garbage.named_of(self._reach(versions), paths) | pending.named(paths)
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Compact manifests; see ``metadata.compact_metadata``."""
