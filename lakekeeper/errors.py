@@ -12,6 +12,7 @@ LakekeeperError
 └── CommitError
     ├── Conflict               a concurrent commit changed what we read: rebase, then commit again
     ├── Rejected               known to have failed: our files may be deleted
+    │   └── NotSent            an error before the commit was sent, such as a failed read: it can be tried again
     └── Unknown                may have succeeded: NEVER delete files
 """
 
@@ -102,6 +103,10 @@ class LostRace(Conflict):
 
 class Rejected(CommitError):
     """The commit is known to have failed; the files of the attempt may be deleted."""
+
+
+class NotSent(Rejected):
+    """The commit failed before anything was sent to the catalog or the log: the same commit can be tried again."""
 
 
 class Unknown(CommitError):

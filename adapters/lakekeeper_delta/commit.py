@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,17 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.planning.rebase import Rewrite, Winner, touched
-from lakekeeper.errors import CommitError, Conflict, LakekeeperError, Rejected, Unknown, reason
+from lakekeeper.errors import (
+    AdapterError,
+    CommitError,
+    Conflict,
+    LakekeeperError,
+    NotFound,
+    NotSent,
+    Rejected,
+    Unknown,
+    reason,
+)
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
 from lakekeeper_delta import log_stores
@@ -51,7 +62,7 @@ _BEFORE_THE_LOG = frozenset(
 
 def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
     """One attempt on the newest version; see ``spi.Adapter.commit``."""
-    try:
+    with preparing(log, "the commit"):
         now = log.latest()
         _check_inputs(log, rewrites, snapshot, now)
         transaction = log.transaction(now)
@@ -60,14 +71,25 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
         _register_metrics(log, transaction, rewrites)
         tags = commit_tags(log, now, run_id, sum(r.replayed for r in rewrites))
         operation = operation_of(log, now, snapshot.key)
-    except LakekeeperError:
-        raise
-    except Exception as error:
-        raise Rejected(f"{log.name}: the commit could not be prepared ({reason(error)})") from error
     version = attempt(log, transaction, now, actions, operation, tags, run_id)
     known = {path: deletes for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None}
     added = tuple(output.path for r in rewrites for output in r.outputs)
     return Commit(version, run_id, tuple(known), added, len({d for d in known.values() if d}))
+
+
+@contextmanager
+def preparing(log: Log, what: str) -> Iterator[None]:
+    """A context for all that a commit does before anything is written to the log.
+
+    A log that cannot be read raises NotSent, which the engine tries again: it says nothing about the table, and must
+    not cost the files written for the commit.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, LakekeeperError) and not isinstance(error, AdapterError | NotFound):
+            raise
+        raise NotSent(f"{log.name}: {what} could not be prepared ({reason(error)})") from error
 
 
 def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
@@ -80,7 +102,8 @@ def attempt(
     log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any, run_id: str
 ) -> int:
     """Commit the actions (a java.util.List) and return the version. Raises Conflict, Rejected or Unknown."""
-    refused = log_stores.refusal(log, single_driver=log.single_driver)
+    with preparing(log, "the commit"):
+        refused = log_stores.refusal(log, single_driver=log.single_driver)
     if refused:
         raise Rejected(f"{log.name}: {refused}")
     try:

@@ -22,7 +22,7 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported, reason
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
-from lakekeeper_delta.commit import attempt, commit_tags, refuse_obstacle, register_metrics
+from lakekeeper_delta.commit import attempt, commit_tags, preparing, refuse_obstacle, register_metrics
 from lakekeeper_delta.deletion_writer import (
     count_places,
     keep_vectors,
@@ -156,34 +156,32 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
 
     So Delta's own conflict checker checks it against later commits, at the table's isolation level.
     """
-    now = log.latest()
-    refuse_append_only(log, now)
-    refuse_obstacle(log, snapshot, now)
+    gone, rows = _together(log, prepared)
     late: list[str] = []
     try:
-        state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
-        gone, rows = _together(log, prepared)
-        if not gone:
-            return Commit(now.version, run_id, (), ())
-        adds = {str(add.path()): add for add in add_files(log, state, sorted(gone))}
-        if _feeds(state, gone):
-            run = run_folder(snapshot.table_uuid, run_id)
-            whole = {path: one for path, one in gone.items() if one.copy is None}
-            gone |= _with_feed(log, state, run, whole, late)
-        made = _actions(log, state, gone, adds, rows)
-        transaction = log.transaction(state)
-        transaction.trackFilesRead(log.scala_seq(log.jvm.array_list(adds.values())))
-        _track_predicate(log, state, transaction, where)
-        register_metrics(log, transaction, made.metrics)
-        tags = commit_tags(log, state, run_id)
-        predicate = log.jvm.session.sessionState().sqlParser().parseExpression(where)
-        operation = getattr(log.delta, "DeltaOperations$Delete")(log.jvm.seq([predicate]))
+        with preparing(log, "the delete"):
+            now = log.latest()
+            refuse_append_only(log, now)
+            refuse_obstacle(log, snapshot, now)
+            state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
+            if not gone:
+                return Commit(now.version, run_id, (), ())
+            adds = {str(add.path()): add for add in add_files(log, state, sorted(gone))}
+            if _feeds(state, gone):
+                run = run_folder(snapshot.table_uuid, run_id)
+                whole = {path: one for path, one in gone.items() if one.copy is None}
+                gone |= _with_feed(log, state, run, whole, late)
+            made = _actions(log, state, gone, adds, rows)
+            transaction = log.transaction(state)
+            transaction.trackFilesRead(log.scala_seq(log.jvm.array_list(adds.values())))
+            _track_predicate(log, state, transaction, where)
+            register_metrics(log, transaction, made.metrics)
+            tags = commit_tags(log, state, run_id)
+            predicate = log.jvm.session.sessionState().sqlParser().parseExpression(where)
+            operation = getattr(log.delta, "DeltaOperations$Delete")(log.jvm.seq([predicate]))
     except LakekeeperError:
         discard(log, late)
         raise
-    except Exception as error:
-        discard(log, late)
-        raise Rejected(f"{log.name}: the delete could not be prepared ({reason(error)})") from error
     had = sum(add.deletionVector() is not None for add in adds.values())
     actions = log.jvm.array_list(made.actions)
     try:

@@ -8,12 +8,23 @@ Iceberg's own ``commit()`` retries internally and bypasses our checks; here the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown, reason
+from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.errors import (
+    AdapterError,
+    Conflict,
+    LakekeeperError,
+    LostRace,
+    NotFound,
+    NotSent,
+    Rejected,
+    Unknown,
+    reason,
+)
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg import nessie
 from lakekeeper_iceberg.changes import RUN_ID
@@ -171,7 +182,7 @@ def _prepared(
     version of the metadata: the check, the snapshot and the swap have the same base even if other threads refresh the
     shared table.
     """
-    try:
+    with preparing(name):
         transaction = table.newTransaction()
         base = transaction.startMetadata()
         pending = update(transaction, base)
@@ -179,18 +190,38 @@ def _prepared(
             return base, None
         attempts.begin(pending, str(base.metadataFileLocation()))
         return base, pending.apply()
+
+
+@contextmanager
+def preparing(name: str) -> Iterator[None]:
+    """A context for all that a commit does before anything is sent to the catalog.
+
+    A note that cannot be written or metadata that cannot be read raises NotSent, which the engine tries again: it says
+    nothing about the table, and must not cost the files written for the commit.
+    """
+    try:
+        yield
+    except (AdapterError, NotFound) as error:
+        raise NotSent(f"{name}: the commit could not be prepared: {error}") from error
     except LakekeeperError:
         raise
     except Exception as error:
-        raise not_prepared(name, error) from error
+        if any(kind in _LOST_RACE for kind in kinds_of_error(error)):
+            raise Conflict(f"{name}: {_text(error)}") from error
+        raise NotSent(f"{name}: the commit could not be prepared: {_text(error)}") from error
 
 
-def not_prepared(name: str, error: Exception) -> Conflict | Rejected:
-    """The exception for an error that occurred before anything was sent to the catalog."""
-    kinds, text = kinds_of_error(error), _text(error)
-    if any(kind in _LOST_RACE for kind in kinds):
-        return Conflict(f"{name}: {text}")
-    return Rejected(f"{name}: the commit could not be prepared: {text}")
+def won_by(lost: Conflict, winners: Callable[[], Changes]) -> Conflict:
+    """The error with the other commit's name, if it can be read."""
+    named = lost.winner
+    with suppress(Exception):  # which commit won is a detail
+        named = named or winner_of(winners())
+    return Conflict(str(lost), named)
+
+
+def winner_of(seen: Changes) -> str:
+    """The commits that were seen, or what rules out a commit."""
+    return ", ".join(str(w) for w in seen.winners) or str(seen.obstacle or "")
 
 
 def row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, base: Any) -> Any:
@@ -252,7 +283,8 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
     try:
         send(jvm, table, name, base, made)
     except (Conflict, Rejected):
-        remove_manifests(table, made, keep=False)
+        with suppress(Exception):  # left to the next vacuum
+            remove_manifests(table, made, keep=False)
         raise
     # An error after the swap must never be reported as a failed commit.
     with suppress(Exception):

@@ -10,7 +10,7 @@ metadata, directly in the metadata folder
     statistics               <snapshot>-<uuid>.stats         partition-stats-<snapshot>-<uuid>.parquet
 
 A Flink job lists data files that it has not committed yet in manifests of its own in the metadata folder, as long as
-it may recover: ``<job>-<operator>-00000-0-1-00001.avro``. No pattern here matches them.
+it may recover: ``<job>-<operator>-00000-0-1-00001.avro``. No pattern here matches them; ``flink.py`` reads them.
 """
 
 from __future__ import annotations

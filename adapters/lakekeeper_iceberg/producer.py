@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.errors import Conflict, LakekeeperError, LostRace, Rejected, Unknown
+from lakekeeper.errors import Conflict, LostRace, Rejected, Unknown
 from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.changes import RUN_ID, sequence_of
-from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, not_prepared, send
+from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, preparing, send
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.file_changes import Exchange
 from lakekeeper_iceberg.metadata_reads import read_again
@@ -99,10 +99,11 @@ class Producer:
         Iceberg drops delete files that are older than all data files it *keeps*, and ignores that the outputs keep an
         old sequence number (apache/iceberg 10312).
         """
-        exchange, metadata = self.exchange, self.table.operations().current()
-        pool = executors.for_commits(self.jvm, self.table)
+        exchange = self.exchange
         valid_from = exchange.read_version if exchange.valid_from is None else exchange.valid_from
-        try:
+        with preparing(self.name):
+            metadata = self.table.operations().current()
+            pool = executors.for_commits(self.jvm, self.table)
             rewrite = self.table.newRewrite().validateFromSnapshot(valid_from)
             if pool is not None:
                 rewrite = rewrite.scanManifestsWith(pool)
@@ -118,30 +119,18 @@ class Producer:
             if exchange.replayed:
                 rewrite = rewrite.set(REPLAYED, str(exchange.replayed))
             return rewrite.set(RUN_ID, exchange.run_id)
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise not_prepared(self.name, error) from error
 
     def _applied(self) -> Any:
         """Build the snapshot on the newest metadata; returns that metadata."""
-        try:
+        with preparing(self.name):
             self.attempts.begin(self.update, str(self.table.operations().current().metadataFileLocation()))
             self.made = self.update.apply()
             return self.jvm.hidden_field(self.update, _PRODUCER, "base")
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise not_prepared(self.name, error) from error
 
     def _checked(self, base: Any) -> list[Any]:
-        """:meth:`lost_deletes`, where it can be found out; raises Rejected otherwise."""
-        try:
+        """:meth:`lost_deletes`, where it can be found out; raises NotSent otherwise."""
+        with preparing(self.name):
             return self.lost_deletes(base)
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise not_prepared(self.name, error) from error
 
     def lost_deletes(self, base: Any) -> list[Any]:
         """Equality deletes newer than the read snapshot that the new snapshot drops, although the outputs need them.

@@ -16,7 +16,7 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Conflict, NotFound, reason
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper_iceberg import delete_files, row_delete, staging
-from lakekeeper_iceberg.commit import change_rows
+from lakekeeper_iceberg.commit import change_rows, preparing, winner_of, won_by
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.lost_rows import Scans
 from lakekeeper_iceberg.native import Iceberg
@@ -105,17 +105,18 @@ class IcebergRows:
     def delete(self, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: str, where: str) -> Commit:
         if snapshot.version is None or not any(each.rows for each in prepared):
             return Commit(-1 if snapshot.version is None else snapshot.version, run_id, (), ())
-        seen = self.winners(snapshot)
-        if seen.obstacle:
-            raise Conflict(f"{self.name}: {seen.obstacle}", _winner(seen))
-        table, searched = self.table_at(snapshot), snapshot.version
-        change = row_delete.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
+        with preparing(self.name):
+            seen = self.winners(snapshot)
+            if seen.obstacle:
+                raise Conflict(f"{self.name}: {seen.obstacle}", winner_of(seen))
+            table, searched = self.table_at(snapshot), snapshot.version
+            change = row_delete.change_of(self.jvm, self.name, table, prepared, searched, run_id, where)
         with self.lock(snapshot.table_uuid):
             try:
                 attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
                 done = change_rows(self.jvm, self.table(), self.name, change, attempts)
             except Conflict as error:
-                raise Conflict(str(error), _winner(self.winners(snapshot))) from error
+                raise won_by(error, lambda: self.winners(snapshot)) from error
         removed = tuple(str(file.location()) for file in change.removed)
         added = tuple(dict.fromkeys(path for each in prepared for path in each.written))
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
@@ -141,7 +142,3 @@ class IcebergRows:
             raise NotFound(
                 self.name, f"snapshot {snapshot.version} can no longer be read ({reason(error)})"
             ) from error
-
-
-def _winner(seen: Changes) -> str:
-    return ", ".join(str(w) for w in seen.winners) or str(seen.obstacle or "")

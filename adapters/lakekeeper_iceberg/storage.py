@@ -21,7 +21,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 from lakekeeper.errors import AdapterError, LakekeeperError, RetentionError, reason
 from lakekeeper.spi import TableName
 from lakekeeper.spi.storage import MetadataChange
-from lakekeeper_iceberg import commit_attempts, expiry, foreign_tables, garbage, levels, nessie
+from lakekeeper_iceberg import commit_attempts, expiry, flink, foreign_tables, garbage, levels, nessie
 from lakekeeper_iceberg import metadata as folding
 from lakekeeper_iceberg.file_recognition import is_data, is_metadata
 from lakekeeper_iceberg.filesystem import Disk, inside, is_child
@@ -34,6 +34,7 @@ USUAL_AGE_MS = 120 * HOUR_MS
 
 _EXPIRE = "history.expire."
 _SNAPSHOT = "org.apache.iceberg.Snapshot"
+_LOG_ENTRY = "org.apache.iceberg.HistoryEntry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,11 @@ class IcebergStorage:
         }
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
-        return garbage.named_of(self._reach(versions), paths) if paths else set()
+        if not paths:
+            return set()
+        folder = self._properties(versions.native).get(flink.FOLDER)
+        pending = flink.Pending(self.jvm, self.table().io(), self._disk(), folder)
+        return garbage.named_of(self._reach(versions), paths) | pending.named(paths)
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Compact manifests; see ``metadata.compact_metadata``."""
@@ -203,6 +208,11 @@ class IcebergStorage:
             Version(int(v), int(at), int(parent) if parent else None)
             for v, at, parent in zip(*columns, strict=True)
         ]
+        log = base.snapshotLog()
+        moves = [
+            self.jvm.values_of(log, _LOG_ENTRY, method, "long")
+            for method in ("timestampMillis", "snapshotId")
+        ]
         summaries = self.jvm.maps(snapshots, _SNAPSHOT, "summary")
         format_version = int(base.formatVersion())
         current = base.currentSnapshot()
@@ -223,6 +233,7 @@ class IcebergStorage:
                 for item, summary in zip(items, summaries, strict=True)
                 for commit in sink_commits(item.id, item.at_ms, summary, format_version)
             ),
+            main_log=tuple((int(at), int(version)) for at, version in zip(*moves, strict=True)),
             native=base,
         )
 

@@ -26,12 +26,9 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite, touched, why
 from lakekeeper.errors import (
     AdapterError,
     Conflict,
-    LakekeeperError,
     NotFound,
     OptionError,
-    Rejected,
     Unsupported,
-    reason,
 )
 from lakekeeper.spi import Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, hadoop_catalogs, keys, listing, nessie, staging
@@ -40,6 +37,7 @@ from lakekeeper_iceberg.block_tracking import Follower, unpartitioned
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.bloom_filters import IcebergBloomFilters
 from lakekeeper_iceberg.columnar import IcebergColumnar
+from lakekeeper_iceberg.commit import preparing, winner_of, won_by
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.commits import known_commits
 from lakekeeper_iceberg.deletes import apply_deletes
@@ -291,20 +289,15 @@ class IcebergTable:
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         with _commit_locks[snapshot.table_uuid]:
-            seen = self.changes_since(snapshot)
-            self._check_inputs(rewrites, snapshot, seen)
             try:
-                pinned, version = self._jvm.pinned(self._table), snapshot.version or 0
-                exchange = exchange_of(self._jvm, self._planner, pinned, rewrites, version, run_id)
-                run = run_folder(rewrites[0].task.table_uuid, rewrites[0].run_id)
+                with preparing(self.table):
+                    self._check_inputs(rewrites, snapshot, self.changes_since(snapshot))
+                    pinned, version = self._jvm.pinned(self._table), snapshot.version or 0
+                    exchange = exchange_of(self._jvm, self._planner, pinned, rewrites, version, run_id)
+                    run = run_folder(rewrites[0].task.table_uuid, rewrites[0].run_id)
                 done = swap(self._jvm, self._table, self.table, exchange, self._attempts_of(run))
             except Conflict as error:
-                raise Conflict(str(error), _winner(self.changes_since(snapshot))) from error
-            except LakekeeperError:
-                raise
-            except Exception as error:
-                # The swap maps all its own errors to LakekeeperError: any other error occurred before it.
-                raise Rejected(f"{self.table}: the commit could not be prepared: {reason(error)}") from error
+                raise won_by(error, lambda: self.changes_since(snapshot)) from error
         removed = tuple(path for r in rewrites for path, now in r.inputs_now.items() if now is not None)
         added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
@@ -403,11 +396,11 @@ class IcebergTable:
         if snapshot.version is None:
             raise Conflict(f"{self.table}: the table was empty when it was read")
         if seen.obstacle:
-            raise Conflict(f"{self.table}: {seen.obstacle}", _winner(seen))
+            raise Conflict(f"{self.table}: {seen.obstacle}", winner_of(seen))
         for rewrite in rewrites:
             gone, deleted = touched(rewrite, seen)
             if gone or deleted:
-                raise Conflict(f"{self.table}: {why(gone, deleted, seen)}", _winner(seen))
+                raise Conflict(f"{self.table}: {why(gone, deleted, seen)}", winner_of(seen))
 
     def _blocks(self, look: Look) -> tuple[BlockSet, Listed | None]:
         """The blocks of a whole read, and what a later refresh needs."""
@@ -470,7 +463,3 @@ class IcebergTable:
         found = self._jvm.text_map(metadata.properties())
         # The commit of Nessie changes with each commit to the branch, also to other tables.
         return {name: value for name, value in found.items() if name not in nessie.READ_FROM}
-
-
-def _winner(changes_seen: Changes) -> str:
-    return ", ".join(str(w) for w in changes_seen.winners) or str(changes_seen.obstacle or "")

@@ -3,7 +3,8 @@
 In the hours that a large run takes, some call fails once: a catalog throttles, a store answers 503. Such an error says
 nothing about the table, so it causes a pause and never costs the run or its finished groups.
 
-Only idempotent reads and writes are repeated here. Commits are not: see ``engine/commit_loop.py``.
+Only idempotent reads and writes are repeated here, and commits that are known not to have reached the log. Those that
+lost or whose outcome is unknown are not: see ``engine/commit_loop.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import CommitError, OptionError, RetentionError, UndoError, Unsupported
+from lakekeeper.errors import (
+    CommitError,
+    NotSent,
+    OptionError,
+    Rejected,
+    RetentionError,
+    UndoError,
+    Unknown,
+    Unsupported,
+    reason,
+)
 
 T = TypeVar("T")
 
@@ -39,3 +50,28 @@ def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_W
                 raise
             clock.wait(pause)
     return ask()
+
+
+def sent(send: Callable[[], T], table: str, clock: Clock, ready: Callable[[], None]) -> T:
+    """The result of ``send``, one attempt to commit, which is made again if it is known not to have reached the log.
+
+    The files of the attempt are still there, so it costs nothing but time. A refusal is tried twice more, an error
+    before the commit was sent as long as a failed read. An error that says neither is raised as Unknown. ``ready``
+    checks before each attempt that it may still be made; what it raises is final.
+    """
+    tries = 0
+    while True:
+        ready()
+        try:
+            return send()
+        except Rejected as error:
+            pauses = AT_WORK if isinstance(error, NotSent) else BEFORE_WORK
+            if tries >= len(pauses):
+                raise
+            clock.wait(pauses[tries])
+            tries += 1
+        except (CommitError, OptionError, Unsupported):
+            raise
+        except Exception as error:
+            why = reason(error)
+            raise Unknown(f"{table}: the commit ended in an error and may have succeeded ({why})") from error

@@ -172,7 +172,8 @@ class Adapter(Protocol[Rows]):
         """One attempt to replace the inputs of all ``rewrites`` by their outputs, atomically, as no change of data.
 
         Each input must be in the state that ``Rewrite.inputs_now`` gives. Raises Conflict (an input is not; nothing
-        was committed), Rejected (known to have failed) or Unknown. The log records ``run_id`` with the commit.
+        was committed), Rejected (known to have failed; NotSent if an error occurred before it was sent) or Unknown. The
+        engine treats any other error as Unknown. The log records ``run_id`` with the commit.
         """
         ...
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.retries import AT_WORK, BEFORE_WORK, patiently
+from lakekeeper.engine.retries import AT_WORK, BEFORE_WORK, patiently, sent
 from lakekeeper.errors import (
     AdapterError,
     Conflict,
     NotFound,
+    NotSent,
     OptionError,
+    Rejected,
     RetentionError,
     Unknown,
     Unsupported,
@@ -84,4 +87,47 @@ def test_an_interrupt_is_not_an_error_of_the_store() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         patiently(interrupted, store.clock)
+    assert store.pauses == []
+
+
+@pytest.mark.parametrize(
+    "error, pauses", [(Rejected("429"), BEFORE_WORK), (NotSent("the note cannot be written"), AT_WORK)]
+)
+def test_a_commit_that_did_not_reach_the_log_is_made_again(
+    error: Exception, pauses: tuple[float, ...]
+) -> None:
+    for failures in range(len(pauses) + 1):
+        store, checks = Store(*[error] * failures, "done"), list[int]()
+        assert sent(store.read, "t", store.clock, partial(checks.append, 1)) == "done"
+        assert store.pauses == list(pauses[:failures])
+        assert len(checks) == failures + 1
+    store = Store(*[error] * (len(pauses) + 1), "done")
+    with pytest.raises(type(error)):
+        sent(store.read, "t", store.clock, lambda: None)
+
+
+@pytest.mark.parametrize("error", [Conflict("lost"), Unknown("no answer"), Unsupported("t", "f")])
+def test_an_attempt_that_was_sent_is_not_made_again(error: Exception) -> None:
+    store = Store(error, "done")
+    with pytest.raises(type(error)):
+        sent(store.read, "t", store.clock, lambda: None)
+    assert store.pauses == []
+
+
+@pytest.mark.parametrize("error", [AdapterError("503"), OSError("reset"), RuntimeError("o42.commit")])
+def test_an_attempt_of_which_nothing_is_known_may_have_landed(error: Exception) -> None:
+    store = Store(error, "done")
+    with pytest.raises(Unknown, match="may have succeeded"):
+        sent(store.read, "t", store.clock, lambda: None)
+    assert store.pauses == []
+
+
+def test_a_check_that_fails_ends_the_attempts() -> None:
+    store = Store("done")
+
+    def dead() -> None:
+        raise Rejected("the registration is gone")
+
+    with pytest.raises(Rejected, match="registration"):
+        sent(store.read, "t", store.clock, dead)
     assert store.pauses == []

@@ -111,6 +111,38 @@ def test_history_that_was_rolled_back_or_cut(scene: Scene) -> None:
     assert scene.java().snapshot(versions[5]).parentId() == versions[4] not in scene.versions()
 
 
+HOURS_MS = 3 * 3_600_000
+
+
+def test_a_version_that_was_current_until_a_rollback_is_kept_from_then_on(scene: Scene) -> None:
+    """A reader that began just before the rollback, or an undo, finds its files."""
+    scene.create("k INT, v STRING").run(*one_row(1, 2))
+    first, second = scene.versions()
+    scene.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    moves = scene.adapter().storage.versions().main_log
+    assert [version for _, version in moves] == [first, second, first]
+    (made, _), (left, _) = moves[1:]
+    assert made < left
+    done = check(scene, now_ms=(made + left) // 2 + HOURS_MS, age_ms=HOURS_MS)
+    assert set(done.kept.reasons) == {first, second}
+    assert scene.spark.sql(f"SELECT k FROM {scene.sql} VERSION AS OF {second}").count() == 2
+    assert check(scene, now_ms=left + HOURS_MS, age_ms=HOURS_MS).kept.gone == (second,)
+
+
+def test_a_version_that_was_current_until_a_fast_forward_is_kept_from_then_on(scene: Scene) -> None:
+    scene.create("k INT, v STRING").run(*one_row(1), "ALTER TABLE {t} CREATE BRANCH b")
+    for k in (2, 3):
+        scene.run(f"INSERT INTO {{t}}.branch_b VALUES ({k}, 'b')")
+    first, _, third = scene.versions()
+    scene.call("fast_forward", ", branch => 'main', to => 'b'").run("ALTER TABLE {t} DROP BRANCH b")
+    moves = scene.adapter().storage.versions().main_log
+    assert [version for _, version in moves] == [first, third]
+    made, left = int(scene.java().snapshot(third).timestampMillis()), moves[1][0]
+    done = check(scene, now_ms=(made + left) // 2 + HOURS_MS, age_ms=HOURS_MS)
+    assert set(done.kept.reasons) == {first, third}
+    assert check(scene, now_ms=left + HOURS_MS, age_ms=HOURS_MS).kept.gone == (first,)
+
+
 def test_a_staged_snapshot_that_was_picked(scene: Scene, spark: SparkSession) -> None:
     """The picked snapshot has the staged one's file, under a later sequence number."""
     scene.create("k INT, v STRING", properties={"write.wap.enabled": "true"}).run(*one_row(1))

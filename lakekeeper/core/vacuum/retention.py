@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from lakekeeper.core.model.reason import Reason
@@ -60,6 +61,8 @@ class Versions:
     live_bytes   bytes of the newest version's files; None if unknown
     refused      the rule of the format by which no file may be deleted; empty if there is no such rule
     sinks        commits of streams that write into the table, with the positions that these look up on restart
+    main_log     (time, version) of each change of ``main``, oldest first, as far as the format records them: after a
+                 rollback or a fast-forward the times of the versions do not show when they were the newest
     native       state of the adapter, which it needs to find the garbage
     """
 
@@ -73,6 +76,7 @@ class Versions:
     live_bytes: int | None = None
     refused: str = ""
     sinks: tuple[SinkCommit, ...] = ()
+    main_log: tuple[tuple[int, int], ...] = ()
     native: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -238,9 +242,10 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
 
 
 def newest_until(versions: Versions) -> dict[int, int | None]:
-    """When each version stopped being the newest of a line: the time of its latest child; heads are left out.
+    """When each version last stopped being the newest of a line; heads are left out.
 
-    A child of unknown time gives None: the version may have been the newest until now.
+    That is the time of its latest child, or a later one at which ``main`` moved away from it. A child of unknown time
+    gives None: the version may have been the newest until now.
     """
     ended: dict[int, int | None] = {}
     heads = {r.head for r in versions.refs if r.branch}
@@ -253,6 +258,10 @@ def newest_until(versions: Versions) -> dict[int, int | None]:
         else:
             # The time of its latest child: until then, it was the newest on one line.
             ended[parent] = max(version.at_ms, ended.get(parent) or 0)
+    made = {version.id: version.at_ms for version in versions.items}
+    for (_, number), (left, _) in pairwise(versions.main_log):
+        until = ended.get(number, made.get(number))
+        ended[number] = None if until is None else max(until, left)
     return {parent: at for parent, at in ended.items() if parent not in heads}
 
 

@@ -29,11 +29,11 @@ from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.retries import patiently, sent
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Unknown
+from lakekeeper.errors import AdapterError, Conflict, OptionError, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -157,16 +157,24 @@ class RowDelete:
         if not any(each.rows for each in prepared):
             return None
         self.events.tell("before_commit", attempt=self.loop.lost, rows=self._rows)
-        registration.require()
-        require_written(self.adapter, [path for each in prepared for path in each.written], self.clock)
-        self.in_doubt = True
-        try:
-            return self.adapter.deletes.delete(prepared, self.snapshot, self.run_id, self.where)
-        except (Conflict, Unknown):  # a catalog may land a commit and answer that it lost
-            raise
-        except LakekeeperError:
-            self.in_doubt = False
-            raise
+
+        def ready() -> None:
+            registration.require()
+            require_written(self.adapter, [path for each in prepared for path in each.written], self.clock)
+
+        def send() -> Commit:
+            self.in_doubt = True
+            try:
+                return self.adapter.deletes.delete(prepared, self.snapshot, self.run_id, self.where)
+            except (
+                OptionError,
+                Rejected,
+                Unsupported,
+            ):  # a catalog may land a commit and answer that it lost
+                self.in_doubt = False
+                raise
+
+        return sent(send, self.adapter.table, self.clock, ready)
 
     def _after(self, registration: Registration, lost: Conflict) -> Commit | Retry:
         """Our commit, if it did land; else how to bring the delete up to the newest version.

@@ -26,7 +26,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, un
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.replay import Replayer, discard, discard_replaced
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import patiently, sent
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import Conflict, Rejected, Unknown
@@ -139,17 +139,18 @@ class Committer:
             ) from error
 
     def _send(self) -> Commit:
-        """One attempt, and again after one that is known not to have reached the log: its files are still there."""
+        """One attempt, and again after one that is known not to have reached the log."""
         written = [p for r in self.pending for p in (*(output.path for output in r.outputs), *r.extra)]
-        for pause in BEFORE_WORK:
+
+        def ready() -> None:
             if self.registration:
                 self.registration.require()
             require_written(self.adapter, written, self.clock)
-            try:
-                return self.adapter.commit(self.pending, self.snapshot, self.run_id)
-            except Rejected:
-                self.clock.wait(pause)
-        return self.adapter.commit(self.pending, self.snapshot, self.run_id)
+
+        def send() -> Commit:
+            return self.adapter.commit(self.pending, self.snapshot, self.run_id)
+
+        return sent(send, self.adapter.table, self.clock, ready)
 
     def rebased(self, pending: Sequence[Rewrite], changes: Changes, attempt: int) -> tuple[Rewrite, ...]:
         """The rewrites left to commit on top of ``changes``, in order; the files of the others are deleted."""

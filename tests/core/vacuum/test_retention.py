@@ -45,6 +45,47 @@ def test_the_version_that_was_newest_at_the_cutoff_stays() -> None:
     assert sorted(kept(line(90, 60, 48, 10), age_ms=48 * H).reasons) == [3, 4]
 
 
+def moved(versions: Versions, *moves: tuple[float, int]) -> Versions:
+    """With the log of ``main``: (hours ago, version)."""
+    return replace(versions, main_log=tuple((NOW - int(ago * H), version) for ago, version in moves))
+
+
+def test_a_version_that_was_rolled_back_counts_as_newest_until_then() -> None:
+    """A reader that began before the rollback reads its files, however old it is."""
+    items = (Version(1, NOW - 240 * H), Version(2, NOW - 216 * H, 1))
+    rolled_back = Versions("u", items, (Ref("main", 1),), False, 120 * H)
+    assert kept(rolled_back).gone == (2,)  # without a log its own time is all that is known
+    told = kept(moved(rolled_back, (240, 1), (216, 2), (1, 1)))
+    assert told.reasons[2] == Reason.of(Code.CURRENT_RECENTLY, age_ms=120 * H)
+    assert kept(moved(rolled_back, (240, 1), (216, 2), (121, 1))).gone == (2,)
+
+
+def test_a_version_that_was_left_by_a_fast_forward_counts_as_newest_until_then() -> None:
+    items = (Version(1, NOW - 240 * H), Version(2, NOW - 216 * H, 1), Version(3, NOW - 200 * H, 2))
+    forwarded = Versions("u", items, (Ref("main", 3),), False, 120 * H)
+    assert kept(forwarded).gone == (1, 2)
+    told = kept(moved(forwarded, (240, 1), (1, 3)))
+    assert told.gone == (2,)  # it was the newest of the branch alone, long ago
+    assert told.reasons[1].code == Code.WITHIN_RETENTION
+
+
+def test_a_version_that_was_newest_twice_counts_until_the_last_time() -> None:
+    items = tuple(Version(v, NOW - (300 - v) * H, 1 if v > 1 else None) for v in (1, 2, 3))
+    versions = Versions("u", items, (Ref("main", 3),), False, 120 * H)
+    there_and_back = moved(versions, (299, 1), (298, 2), (297, 3), (200, 2), (20, 3))
+    assert kept(there_and_back).gone == (1,)
+
+
+def test_a_log_that_was_cut_or_has_other_times_shortens_nothing() -> None:
+    """Expiries cut the log, and the clocks of two writers may differ."""
+    versions = line(900, 100, 90)
+    assert kept(versions, age_ms=120 * H).gone == kept(moved(versions, (90, 3)), age_ms=120 * H).gone == ()
+    skewed = moved(versions, (900, 1), (899, 2), (898, 3), (70, 77), (60, 3))
+    assert kept(skewed, age_ms=120 * H).gone == ()
+    unknown = replace(versions, items=(*versions.items, Version(4, None, 2)))
+    assert kept(moved(unknown, (900, 1), (100, 2), (90, 3)), age_ms=24 * H).gone == (1,)
+
+
 def test_each_reason_is_given() -> None:
     told = kept(
         line(900, 800, 700, 60, 30, refs=(Ref("t1", 2, branch=False),)), age_ms=48 * H, last=2, named=[3]

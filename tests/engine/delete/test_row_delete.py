@@ -11,7 +11,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.errors import AdapterError, Conflict, NotFound, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotFound, NotSent, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
@@ -149,9 +149,34 @@ def test_unknown_outcomes_are_settled_by_the_run_id(scene: Scene) -> None:
     with pytest.raises(Unknown, match="before you delete again"):
         delete(scene, "k < 5")
     assert left(scene) == list(range(3, 60))
-    scene.adapter.faults.outcomes.append("rejected")
+    scene.adapter.faults.outcomes.extend(["rejected"] * 3)
     with pytest.raises(Rejected):
         delete(scene, "k < 5")
+
+
+def test_a_delete_that_did_not_reach_the_log_is_committed_again_with_the_same_files(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failing = MemoryDeletes.delete, [NotSent("503"), NotSent("503"), Rejected("429"), NotSent("503")]
+    searches = 0
+    find = MemoryDeletes.find
+
+    def counted(*given: Any) -> Any:
+        nonlocal searches
+        searches += 1
+        return find(*given)
+
+    def refused(self: MemoryDeletes, *given: Any) -> Any:
+        if failing:
+            raise failing.pop()
+        return real(self, *given)
+
+    monkeypatch.setattr(MemoryDeletes, "delete", refused)
+    monkeypatch.setattr(MemoryDeletes, "find", counted)
+    delete(scene, "k < 3")
+    assert left(scene) == list(range(3, 60))
+    assert searches == 1
+    assert scene.table.leftovers() == set()
 
 
 def test_rows_appended_after_the_search_are_deleted_on_serializable_tables() -> None:

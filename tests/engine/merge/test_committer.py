@@ -9,11 +9,11 @@ import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Rewrite
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown
 from lakekeeper.spi import Commit
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
-from tests.engine.scene import IN_PARTS, groups_apart, overlapping
+from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping
 
 
 def test_an_unknown_outcome_that_landed_is_settled_by_the_run_id() -> None:
@@ -144,6 +144,52 @@ def test_a_commit_that_did_not_reach_the_log_is_retried_with_the_same_files() ->
     assert (report.commits, [g.status for g in report.groups]) == (1, ["committed"] * 2)
     assert scene.table.fingerprint() == before
     assert scene.table.leftovers() == set()
+
+
+def _answers(scene: Scene, *errors: Exception) -> None:
+    """The errors of the next commits, which are not sent."""
+    left = list(errors)
+
+    class Failing(MemoryAdapter):
+        def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+            if left:
+                raise left.pop(0)
+            return super().commit(rewrites, snapshot, run_id)
+
+    scene.adapter = Failing(scene.table)
+
+
+@pytest.mark.parametrize("options", [{}, IN_PARTS], ids=["one commit", "in parts"])
+def test_errors_before_a_commit_was_sent_cost_pauses_and_no_group(options: Mapping[str, Any]) -> None:
+    scene = groups_apart(4)
+    before = scene.table.fingerprint()
+    _answers(scene, *[NotSent("the note cannot be written (503)")] * 5)
+    report = scene.run(options=options)
+    assert [g.status for g in report.groups] == ["committed"] * 4
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set()
+    assert sum(scene.pauses) < 60
+
+
+def test_an_error_that_does_not_say_whether_a_commit_was_sent_is_settled_by_the_log() -> None:
+    """Adapters raise no such error; if one does, files that may be live must stay."""
+    scene = groups_apart(2)
+    before = scene.table.fingerprint()
+
+    class Landed(MemoryAdapter):
+        def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
+            super().commit(rewrites, snapshot, run_id)
+            raise AdapterError("503")
+
+    scene.adapter = Landed(scene.table)
+    assert scene.run("full").commits == 1
+    assert scene.table.fingerprint() == before
+
+    scene = groups_apart(2)
+    _answers(scene, AdapterError("503"))
+    with pytest.raises(Unknown, match="no file was removed"):
+        scene.run("full")
+    assert scene.table.touched.discarded == []
 
 
 @pytest.mark.parametrize("phase", ["planned", "read", "written", "before_commit", "committed"])

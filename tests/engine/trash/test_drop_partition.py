@@ -73,7 +73,7 @@ def test_a_drop_that_certainly_failed_leaves_no_entry(
 ) -> None:
     where = "day = 1"
     if fault == "rejected":
-        scene.adapter.faults.outcomes.append("rejected")
+        scene.adapter.faults.outcomes.extend(["rejected"] * 3)
     elif fault == "conflict":
         scene.adapter.faults.races.extend(partial(scene.table.delete, f"k = {k}") for k in (10, 11, 12))
     else:
