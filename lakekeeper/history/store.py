@@ -123,7 +123,7 @@ class HistoryStore:
                     "reason": self._json(left.reason.to_dict()),
                 }
                 self._insert(db, "decisions", {"operation": number, "number": at, **row})
-            db.execute("DELETE FROM operations WHERE end_time < ?", (utc(operation.end_ms - keep_ms),))
+            db.execute("DELETE FROM operations WHERE end_time < ?", (_from(operation.end_ms - keep_ms),))
 
     def tables(self) -> tuple[TableId, ...]:
         """The tables that have operations, sorted by name."""
@@ -143,7 +143,7 @@ class HistoryStore:
             given += [table.catalog, table.schema, table.name]
         if since_ms is not None:
             where.append("end_time >= ?")
-            given.append(utc(since_ms))
+            given.append(_from(since_ms))
         query = f"SELECT * FROM operations WHERE {' AND '.join(where)} ORDER BY end_time DESC, number DESC LIMIT ?"  # noqa: S608 - the clauses are constants, the values are bound
         with self._opened() as db:
             rows = db.execute(query, (*given, -1 if limit is None else limit)).fetchall()
@@ -153,7 +153,7 @@ class HistoryStore:
         self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
     ) -> int:
         """Bytes that operations of one origin or of all have rewritten since then, on one table or on all."""
-        where, given = "end_time >= ?", [utc(since_ms)]
+        where, given = "end_time >= ?", [_from(since_ms)]
         if origin is not None:
             where += " AND origin = ?"
             given.append(origin)
@@ -170,7 +170,7 @@ class HistoryStore:
 
         An operation that was not measured counts with its duration, which estimates the driver's.
         """
-        where, given = "origin = ? AND end_time >= ?", [origin, utc(since_ms)]
+        where, given = "origin = ? AND end_time >= ?", [origin, _from(since_ms)]
         if table is not None:
             where += f" AND {_SAME}"
             given += [table.catalog, table.schema, table.name]
@@ -260,6 +260,11 @@ class HistoryStore:
         if isinstance(value, Mapping):
             return {name: self._cleaned(each) for name, each in value.items()}
         return [self._cleaned(each) for each in value] if isinstance(value, Sequence) else value
+
+
+def _from(ms: int) -> str:
+    """A bound on times as the file has them; all of them are after 1970, and a longer retention keeps them all."""
+    return utc(max(ms, 0))
 
 
 def _migrate(db: sqlite3.Connection) -> None:

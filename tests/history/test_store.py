@@ -56,6 +56,15 @@ def test_the_file_can_be_queried_without_lakekeeper(store: HistoryStore) -> None
     assert group == ("abc", 400, 310, 40, 38)
 
 
+@pytest.mark.parametrize("days", [400_000, 1_000_000, 10**15])
+def test_a_retention_longer_than_the_calendar_keeps_everything(store: HistoryStore, days: int) -> None:
+    """A year of three digits sorts after ours; a negative one does not exist."""
+    now = 1_800_000_000_000
+    added(store, operation("old", end_ms=now - 1), operation("new", end_ms=now), keep_ms=days * DAY_MS)
+    assert ids(store.operations(since_ms=now - days * DAY_MS)) == ["new", "old"]
+    assert store.rewritten_bytes(now - days * DAY_MS) == 800
+
+
 def test_operations_of_one_table_are_newest_first_and_limited(store: HistoryStore) -> None:
     added(store, *(operation(f"op-{i}", end_ms=1_000 * i) for i in (3, 1, 2)))
     added(store, operation("other", table=OTHER, end_ms=9_000))
