@@ -152,7 +152,10 @@ class HistoryStore:
     def rewritten_bytes(
         self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
     ) -> int:
-        """Bytes that operations of one origin or of all have rewritten since then, on one table or on all."""
+        """Bytes that operations of one origin or of all have rewritten since then, on one table or on all.
+
+        What failed or lost a race counts too, where the file says so: earlier versions recorded what was committed.
+        """
         where, given = "end_time >= ?", [_from(since_ms)]
         if origin is not None:
             where += " AND origin = ?"
@@ -160,7 +163,11 @@ class HistoryStore:
         if table is not None:
             where += f" AND {_SAME}"
             given += [table.catalog, table.schema, table.name]
-        size = "coalesce(sum(json_extract(operation_metrics, '$.rewritten_bytes_count')), 0)"
+        parts = [
+            f"coalesce(json_extract(operation_metrics, '$.{name}'), 0)"
+            for name in ("attempted_bytes_count", "rewritten_bytes_count")
+        ]
+        size = f"coalesce(sum(max({', '.join(parts)})), 0)"
         query = f"SELECT {size} FROM operations WHERE {where}"  # noqa: S608 - the clauses are constants, the values are bound
         with self._opened() as db:
             return int(db.execute(query, given).fetchone()[0])

@@ -207,6 +207,18 @@ def test_rewritten_bytes_are_summed_by_origin_and_time(store: HistoryStore) -> N
     assert store.rewritten_bytes(5_001, origin="auto") == 0
 
 
+def test_work_that_was_not_committed_counts_where_the_file_has_it(store: HistoryStore) -> None:
+    """Earlier versions recorded only what was committed."""
+    metrics: tuple[dict[str, int], ...] = (
+        {"rewritten_bytes_count": 400},
+        {"attempted_bytes_count": 900, "rewritten_bytes_count": 400},
+        {},
+    )
+    refused = {"attempted_bytes_count": 70}
+    added(store, *(operation(f"op-{i}", operation_metrics=m) for i, m in enumerate((*metrics, refused))))
+    assert store.rewritten_bytes(0) == 400 + 900 + 70
+
+
 def test_rewritten_bytes_of_a_table_are_summed_over_all_origins(store: HistoryStore) -> None:
     other = TableId("ice", "db", "other", "iceberg")
     added(store, operation("call", end_ms=5_000), operation("auto", origin="auto", end_ms=5_000))
