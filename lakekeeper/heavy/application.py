@@ -59,11 +59,11 @@ class Answers:
 
 
 def _sign_of_life(answers: Answers) -> None:
-    """Tell the service again and again that this process runs, for as long as it does."""
-    threading.Thread(target=_tell_alive, args=(answers,), name="lakekeeper-alive", daemon=True).start()
+    """Report to the service again and again that this process runs, for as long as it does."""
+    threading.Thread(target=_report_life, args=(answers,), name="lakekeeper-alive", daemon=True).start()
 
 
-def _tell_alive(answers: Answers) -> None:
+def _report_life(answers: Answers) -> None:
     while True:
         answers.say(alive=True)
         time.sleep(ALIVE_S)

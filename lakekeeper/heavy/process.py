@@ -169,7 +169,7 @@ class HeavyProcess:
         self._process.wait()
 
     def _watch(self) -> None:
-        """Kill a process that has a task and is silent: it is frozen, and its tasks would wait for ever."""
+        """Kill a process that has a task and is silent: it is frozen, and its tasks would wait forever."""
         while not self._over.wait(min(self._silent_seconds / 4, ALIVE_S)):
             silent = time.monotonic() - self._heard_at
             if self._answers and silent > self._silent_seconds:

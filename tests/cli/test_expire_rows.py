@@ -1,4 +1,4 @@
-"""``lakekeeper expire-rows`` deletes only what it has shown, and only after it has asked."""
+"""``lakekeeper expire-rows`` deletes only what it has shown, and only with a confirmation."""
 
 from __future__ import annotations
 
