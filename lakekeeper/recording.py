@@ -133,7 +133,10 @@ class FleetMemory:
         return dict(self._tasks)
 
     def rewritten_bytes(self, now_ms: int) -> int:
-        """Bytes that automatic runs have rewritten in the 24 hours before ``now_ms``, as far as it is known."""
+        """Bytes that automatic runs have rewritten in the 24 hours before ``now_ms``, committed or not.
+
+        As far as it is known.
+        """
         since = now_ms - DAY_MS
         mine = sum(size for at, size in self._rewritten if at > since)
         return self._at_least(mine, lambda store: store.rewritten_bytes(since, origin="auto"))
@@ -161,7 +164,7 @@ class FleetMemory:
         """Remember what a pass leaves."""
         tasks = [task for table in report.tables for task in table.tasks]
         self._tasks.update({task.key: task for task in tasks})
-        spent = sum(table.rewritten_bytes_count for table in report.tables)
+        spent = sum(max(t.attempted_bytes_count, t.rewritten_bytes_count) for t in report.tables)
         recent = [(at, size) for at, size in self._rewritten if at > now_ms - DAY_MS]
         self._rewritten = [*recent, (now_ms, spent)]
         used = [(now_ms, table.table, table.core_seconds) for table in report.tables if table.core_seconds]

@@ -165,8 +165,11 @@ def expire_rows(
     opened = setup.table(table)
     if asks:
         planned = opened.expire_rows(dry_run=True, options=options)
+        if not planned.due_data_files_count:  # a call now could delete rows that expired since
+            setup.show(planned)
+            return 0
         typer.echo(str(planned), err=True)
-        if planned.due_data_files_count and not agreed(f"Delete the expired rows of {table}?"):
+        if not agreed(f"Delete the expired rows of {table}?"):
             return failed("Aborted", "no row was deleted", 1, setup.as_json)
     with setup.progress() as progress:
         report = opened.expire_rows(dry_run=dry_run, observer=progress, options=options)

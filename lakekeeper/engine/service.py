@@ -61,11 +61,12 @@ class Service:
         """Request an early pass within a fifteenth of the pause."""
         self._sooner.set()
 
-    def stop(self) -> None:
-        """Let the present pass finish and start no other; returns when the thread has ended."""
+    def stop(self, timeout: float | None = None) -> bool:
+        """Let the present pass finish and start no other; False if it has not ended after ``timeout`` seconds."""
         self._stop.set()
         if self._thread.ident is not None:  # else it never started
-            self._thread.join()
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
         """Block until that many passes have ended; False after ``timeout`` seconds."""

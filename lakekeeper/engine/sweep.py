@@ -235,7 +235,7 @@ class _Pass:
             )
             with self._lock:
                 turn.core_seconds += used
-                self._budget = self._budget.settle(granted, turn.rewritten(task.verb), used)
+                self._budget = self._budget.settle(granted, turn.spent_bytes.get(task.verb, 0), used)
                 turn.tasks[task.verb] = left
                 self._context.watch.changed(left)
                 self._busy.discard(task.table)

@@ -17,6 +17,7 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.scheduling.debt import debt_of, gain_of
 from lakekeeper.core.scheduling.outcome import kept_up, merged, outcome, vacuumed
+from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.core.scheduling.task import (
     EXPIRY,
     INDEX,
@@ -121,6 +122,7 @@ class TableTurn:
     left_bytes of the table's own budget for a pass; None: no limit
     core_seconds_per_day   of the table's own budget; None: no limit
     core_seconds           used so far in this pass
+    spent_bytes            by verb: what this pass rewrote, even if it was not committed
     runs       ids of the runs of the task that is running, or ran last
     """
 
@@ -137,6 +139,7 @@ class TableTurn:
     left_bytes: int | None = None
     core_seconds_per_day: int | None = None
     core_seconds: float = 0.0
+    spent_bytes: dict[str, int] = field(default_factory=dict)
     runs: set[str] = field(default_factory=set)
 
     def plan(self, open_table: OpenTable, one_look: OneLook, settings: AutoSettings, now_ms: int) -> None:
@@ -247,7 +250,8 @@ class TableTurn:
         if self.table is None:
             raise AssertionError("a table that was not planned has no tasks")
         self.runs.clear()
-        observer = self._noting_runs(observer)
+        spending = Spending()
+        observer = self._noting_runs(observer, spending)
         try:
             if task.verb == VACUUM:
                 self.freed = self.table.vacuum(dry_run=False, observer=observer)
@@ -263,16 +267,16 @@ class TableTurn:
                 budget = min(limits) if limits else None
                 report = self._merged(self.table, task, budget, observer, heavy)
                 self.reports[task.verb] = report
-                if self.left_bytes is not None:
-                    self.left_bytes = max(self.left_bytes - report.rewritten_bytes_count, 0)
                 status, why = merged([report])
         except Exception as error:
             self.errors.append(reason(error))
             return failed(task, self.errors[-1], began_ms, pause_ms)
+        finally:
+            self._spend(task.verb, spending)
         if status == "failed":
             broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
-            # Groups that only lost races to users are due again in the next pass: that is not a failure of the table.
-            return failed(task, str(why), began_ms, pause_ms if broken else 0)
+            # Groups that only lost races to users are due again in the next pass, but what loses again and again rests.
+            return failed(task, str(why), began_ms, pause_ms if broken or task.failures else 0)
         return skipped(task, why) if status == "idle" else done(task, why)
 
     def _merged(
@@ -283,17 +287,22 @@ class TableTurn:
         # A plan is as large as the table, and is not sent: the one of this pass predicts the same.
         return replace(heavy.merge(task, budget, observer), plan=self.due[task.verb].plan)
 
-    def _noting_runs(self, observer: Observer | None) -> Observer:
+    def _spend(self, verb: str, spending: Spending) -> None:
+        """Charge the table with what a verb rewrote; a call that raised has no report, but was heard."""
+        report = self.reports.get(verb)
+        spent = max(spending.bytes, report.attempted_bytes_count if report else 0)
+        self.spent_bytes[verb] = spent
+        if self.left_bytes is not None:
+            self.left_bytes = max(self.left_bytes - spent, 0)
+
+    def _noting_runs(self, observer: Observer | None, spending: Spending) -> Observer:
         def note(phase: str, info: Mapping[str, Any]) -> None:
+            spending(phase, info)
             self.runs.add(str(info["run_id"]))
             if observer is not None:
                 observer(phase, info)
 
         return note
-
-    def rewritten(self, verb: str) -> int:
-        """Bytes that a verb rewrote in this pass."""
-        return self.reports[verb].rewritten_bytes_count if verb in self.reports else 0
 
     def result(self) -> TableResult:
         """The outcome of the table in this pass."""
@@ -308,7 +317,9 @@ class TableTurn:
         tasks = tuple(self.tasks.values())
         ran = bool(reports or self.freed or self.others)
         made = self._with_held(made, ran)
-        return replace(made, tasks=tasks, debt=debt, core_seconds=round(self.core_seconds, 3))
+        spent = sum(self.spent_bytes.values())
+        used = round(self.core_seconds, 3)
+        return replace(made, tasks=tasks, debt=debt, core_seconds=used, attempted_bytes_count=spent)
 
     def _not_due(self, verb: str) -> MergeReport | None:
         """The dry run of a verb for which nothing was due: its plan says why."""

@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import RUN_FACTS
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.errors import HeavyError, reason
+from lakekeeper.heavy.process import ALIVE_S
 from lakekeeper.spark.application import core_seconds, has_ended
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.session import end_java, local_session
@@ -54,6 +56,17 @@ class Answers:
                 self._to.flush()
             except OSError:
                 return
+
+
+def _sign_of_life(answers: Answers) -> None:
+    """Report to the service again and again that this process runs, for as long as it does."""
+    threading.Thread(target=_report_life, args=(answers,), name="lakekeeper-alive", daemon=True).start()
+
+
+def _report_life(answers: Answers) -> None:
+    while True:
+        answers.say(alive=True)
+        time.sleep(ALIVE_S)
 
 
 class _Records(logging.Handler):
@@ -207,6 +220,7 @@ def serve(calls: IO[str], answers: Answers) -> int:
     context = spark.sparkContext
     records.application = str(context.applicationId)
     answers.say(ready={"application": records.application, "cores": context.defaultParallelism})
+    _sign_of_life(answers)
     application = Application(spark, answers)
     for line in calls:
         message = json.loads(line)

@@ -218,6 +218,7 @@ def _merge(report: MergeReport, metrics: Metrics) -> Ended:
     status, reason = merged([report])
     landed = [group for group in report.groups if group.status == "committed"]
     rows = {
+        "attempted_bytes_count": report.attempted_bytes_count,
         "rewritten_rows_count": sum(group.rows_in for group in landed),
         "added_rows_count": sum(group.rows_out for group in landed),
     }

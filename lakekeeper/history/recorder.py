@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.errors import reason
 from lakekeeper.history.operation import Ended, Operation, Report, TableId, ended
 from lakekeeper.history.store import HistoryStore
@@ -74,8 +75,8 @@ class Recorder:
             report = act(seen)
         except BaseException as error:
             status = "failed" if isinstance(error, Exception) else "interrupted"
-            why = reason(error)
-            self._add(to, verb, seen, started, lambda: Ended(status, Reason.of(Code.FAILED, error=why)))
+            failed = Ended(status, Reason.of(Code.FAILED, error=reason(error)), seen.metrics())
+            self._add(to, verb, seen, started, lambda: failed)
             raise
         self._add(to, verb, seen, started, lambda: ended(report))
         return report
@@ -131,13 +132,20 @@ class Recorder:
 
 
 class _Seen:
-    """An observer that records the run ids of an operation, and passes everything on."""
+    """An observer that records the run ids of an operation and what it reads, and passes everything on."""
 
     def __init__(self, observer: Observer | None) -> None:
         self._observer = observer
+        self._spending = Spending()
         self.runs: list[str] = []
 
+    def metrics(self) -> dict[str, int]:
+        """What is known of an operation without a report."""
+        spent = self._spending.bytes
+        return {"attempted_bytes_count": spent} if spent else {}
+
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
+        self._spending(phase, info)
         run = str(info["run_id"])
         if run not in self.runs:  # worker threads report after the first phase, which records the id
             self.runs.append(run)

@@ -123,7 +123,7 @@ class HistoryStore:
                     "reason": self._json(left.reason.to_dict()),
                 }
                 self._insert(db, "decisions", {"operation": number, "number": at, **row})
-            db.execute("DELETE FROM operations WHERE end_time < ?", (utc(operation.end_ms - keep_ms),))
+            db.execute("DELETE FROM operations WHERE end_time < ?", (_from(operation.end_ms - keep_ms),))
 
     def tables(self) -> tuple[TableId, ...]:
         """The tables that have operations, sorted by name."""
@@ -143,7 +143,7 @@ class HistoryStore:
             given += [table.catalog, table.schema, table.name]
         if since_ms is not None:
             where.append("end_time >= ?")
-            given.append(utc(since_ms))
+            given.append(_from(since_ms))
         query = f"SELECT * FROM operations WHERE {' AND '.join(where)} ORDER BY end_time DESC, number DESC LIMIT ?"  # noqa: S608 - the clauses are constants, the values are bound
         with self._opened() as db:
             rows = db.execute(query, (*given, -1 if limit is None else limit)).fetchall()
@@ -152,15 +152,22 @@ class HistoryStore:
     def rewritten_bytes(
         self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
     ) -> int:
-        """Bytes that operations of one origin or of all have rewritten since then, on one table or on all."""
-        where, given = "end_time >= ?", [utc(since_ms)]
+        """Bytes that operations of one origin or of all have rewritten since then, on one table or on all.
+
+        What failed or lost a race counts too, where the file says so: earlier versions recorded what was committed.
+        """
+        where, given = "end_time >= ?", [_from(since_ms)]
         if origin is not None:
             where += " AND origin = ?"
             given.append(origin)
         if table is not None:
             where += f" AND {_SAME}"
             given += [table.catalog, table.schema, table.name]
-        size = "coalesce(sum(json_extract(operation_metrics, '$.rewritten_bytes_count')), 0)"
+        parts = [
+            f"coalesce(json_extract(operation_metrics, '$.{name}'), 0)"
+            for name in ("attempted_bytes_count", "rewritten_bytes_count")
+        ]
+        size = f"coalesce(sum(max({', '.join(parts)})), 0)"
         query = f"SELECT {size} FROM operations WHERE {where}"  # noqa: S608 - the clauses are constants, the values are bound
         with self._opened() as db:
             return int(db.execute(query, given).fetchone()[0])
@@ -170,7 +177,7 @@ class HistoryStore:
 
         An operation that was not measured counts with its duration, which estimates the driver's.
         """
-        where, given = "origin = ? AND end_time >= ?", [origin, utc(since_ms)]
+        where, given = "origin = ? AND end_time >= ?", [origin, _from(since_ms)]
         if table is not None:
             where += f" AND {_SAME}"
             given += [table.catalog, table.schema, table.name]
@@ -260,6 +267,11 @@ class HistoryStore:
         if isinstance(value, Mapping):
             return {name: self._cleaned(each) for name, each in value.items()}
         return [self._cleaned(each) for each in value] if isinstance(value, Sequence) else value
+
+
+def _from(ms: int) -> str:
+    """A bound on times as the file has them; all of them are after 1970, and a longer retention keeps them all."""
+    return utc(max(ms, 0))
 
 
 def _migrate(db: sqlite3.Connection) -> None:

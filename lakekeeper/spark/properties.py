@@ -1,14 +1,15 @@
-"""Java properties files, such as ``spark-defaults.conf``, read as Java reads them."""
+"""Java properties files, such as ``spark-defaults.conf``, read and written as Java does."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _KEY = re.compile(r"((?:[^\\\s=:]|\\.)+)(?:\s*[=:]\s*|\s+|$)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PLAIN = re.compile(r"[0-9A-Za-z._/-]")
 _PREFIX = "spark."
 
 
@@ -20,6 +21,11 @@ def read(path: Path) -> dict[str, str]:
 def spark_only(properties: dict[str, str]) -> dict[str, str]:
     """What Spark takes from a properties file: keys that begin with ``spark.``."""
     return {key: value for key, value in properties.items() if key.startswith(_PREFIX)}
+
+
+def text_of(properties: Mapping[str, str]) -> str:
+    """The text of a file with these properties, in ASCII: every character that could have a meaning is escaped."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
@@ -54,4 +60,15 @@ def _unescaped(text: str) -> str:
         mark = match[1]
         return chr(int(mark[1:], 16)) if len(mark) > 1 else _NAMED.get(mark, mark)
 
-    return _ESCAPE.sub(meant, text)
+    # Java counts in units of UTF-16: two escapes may be one character.
+    units = _ESCAPE.sub(meant, text).encode("utf-16-be", "surrogatepass")
+    return units.decode("utf-16-be", "replace")
+
+
+def _escaped(text: str) -> str:
+    return "".join(each if _PLAIN.match(each) else _units(each) for each in text)
+
+
+def _units(character: str) -> str:
+    data = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -28,6 +27,7 @@ from lakekeeper.spark.jar_cache import reserved
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
 from lakekeeper.spark.lines import line_of
 from lakekeeper.spark.session_confs import EXTENSIONS, catalog_confs, session_confs
+from lakekeeper.spark.startup_file import startup_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -105,18 +105,28 @@ def local_session(
         present=installation.jars(),
         hive=installation.configures_hive(),
     )
-    from pyspark.sql import SparkSession
-
     from lakekeeper.spark.shims import shim
 
-    builder = SparkSession.builder.appName(given.get("spark.app.name", app_name))
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with reserved(settings), _only(properties_file), _quiet_start(), _own_stdout(), _whole_start():
-        spark = builder.getOrCreate()
+    settings = {"spark.app.name": app_name} | settings
+    with reserved(settings), _quiet_start(), _own_stdout(), _whole_start():
+        spark = _started(settings, properties_file)
     shim().silence_errors()  # the exception says the same
     _warn_of_missing(spark)
     return spark
+
+
+def _started(settings: Mapping[str, str], properties_file: Path | None) -> SparkSession:
+    """The session with these confs, in a JVM that has read them from a file."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if not _submitted():
+        with startup_file(settings, properties_file):
+            SparkContext._ensure_initialized()  # otherwise the builder starts it, with all confs as arguments
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def _warn_of_missing(spark: SparkSession) -> None:
@@ -140,23 +150,6 @@ def _spark_version() -> str:
     import pyspark
 
     return str(pyspark.__version__)
-
-
-@contextlib.contextmanager
-def _only(properties_file: Path | None) -> Iterator[None]:
-    """Let spark-submit read this file in place of ``spark-defaults.conf`` while Spark starts."""
-    if properties_file is None:
-        yield
-        return
-    before = os.environ.get(installation.SUBMIT_ARGS)
-    named = f"--properties-file {shlex.quote(str(properties_file.absolute()))}"
-    os.environ[installation.SUBMIT_ARGS] = f"{named} {before or 'pyspark-shell'}"
-    try:
-        yield
-    finally:
-        del os.environ[installation.SUBMIT_ARGS]
-        if before is not None:
-            os.environ[installation.SUBMIT_ARGS] = before
 
 
 def mute() -> None:

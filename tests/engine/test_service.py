@@ -41,6 +41,22 @@ def test_a_service_stopped_during_a_pass_lets_it_finish() -> None:
     assert (len(service.reports), service.passes) == (1, 1)
 
 
+def test_a_stop_waits_no_longer_than_its_caller_allows() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def one_pass() -> AutoReport:
+        begun.set()
+        assert go_on.wait(30)
+        return AutoReport((), 1)
+
+    service = _service(one_pass).start()
+    assert begun.wait(30)
+    assert not service.stop(0.01)
+    go_on.set()
+    assert service.stop(30)
+    assert service.passes == 1
+
+
 def test_the_error_of_a_pass_is_kept_and_the_next_one_runs() -> None:
     answers = iter([RuntimeError("catalog is down"), AutoReport((), 1)])
     service = Service(lambda: _next(answers), 0.001).start()

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,13 +26,15 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.core.scheduling.live import LivePass, Progress
 from lakekeeper.core.scheduling.task import Task, failed
+from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.watch import Watch
-from lakekeeper.errors import AdapterError, HeavyError, NotFound, OptionError, RetentionError
+from lakekeeper.errors import AdapterError, HeavyError, NotFound, OptionError, Rejected, RetentionError
+from lakekeeper.recording import FleetMemory
 from lakekeeper.spi import Observer
 
 BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
@@ -616,6 +619,58 @@ def test_groups_that_only_lose_races_do_not_park_the_table() -> None:
     (one,) = passed({"a": lost}, clock=NOON).tables
     task = one.tasks[-1]
     assert (one.status, task.state, task.is_parked(NOON.now_ms())) == ("failed", "failed", False)
+
+
+def test_groups_that_lose_again_and_again_rest_like_those_that_fail() -> None:
+    before, now = Task("merge", "a", "compact"), NOON.now_ms()
+    for failures, rests in ((1, False), (2, True), (3, True)):
+        lost = FakeTable(answers={"compact": report("compact", "dropped")})
+        (one,) = passed(
+            {"a": lost}, clock=Clock(now_ms=partial(int, now)), before={before.key: before}
+        ).tables
+        before = next(task for task in one.tasks if task.verb == "compact")
+        assert (before.failures, before.is_parked(now + 900_000)) == (failures, rests)
+        now = max(now, before.parked_until_ms)
+
+
+class Losing(FakeTable):
+    """Rewrites 100 bytes in each call, and then loses all of them."""
+
+    def compact(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
+        if options is None and observer is not None:
+            observer("read", {"run_id": "r-1", "task": "g0", "bytes": 100})
+        return super().compact(options=options, observer=observer, **given)
+
+
+@pytest.mark.parametrize("end", ["dropped", "failed", "committed", "raised"])
+def test_work_that_is_lost_is_charged_to_every_budget(end: str) -> None:
+    """A day of passes in which a table's groups lose each time: it is rewritten once, as the day's budget allows."""
+    conf = {"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes-per-day": "100"}
+    settings, memory, ran = settings_from(resolve(conf)), FleetMemory(), 0
+    answer = Rejected("403 Forbidden") if end == "raised" else report("compact", end)
+    times = range(NOON.now_ms(), NOON.now_ms() + DAY_MS, 15 * 60 * 1000)
+    for now in times:
+        table = Losing(answers={"compact": answer})
+        given = {"before": memory.tasks(), "spent_today_bytes": memory.rewritten_bytes(now)}
+        result = passed({"a": table}, settings=settings, clock=Clock(now_ms=partial(int, now)), **given)
+        memory.keep(result, now)
+        ran += len(table.ran)
+    assert ran == 1
+    assert memory.rewritten_bytes(times[-1]) == 100
+
+
+def test_work_that_is_lost_is_charged_to_the_table_too() -> None:
+    class Failing(Losing):
+        def recluster(self, *, options: Any, observer: Observer | None, **given: Any) -> MergeReport:
+            if options is None and observer is not None:
+                observer("read", {"run_id": "r-1", "task": "g0", "bytes": 100})
+            return super().recluster(options=options, observer=observer, **given)
+
+    answers = {"recluster": report("recluster", "dropped"), "compact": report("compact", "committed")}
+    table = Failing(conf={"spark.lakekeeper.budget-bytes": "100"}, answers=answers)
+    (one,) = passed({"a": table}).tables
+    assert table.verbs == ["recluster"]
+    assert (one.rewritten_bytes_count, one.attempted_bytes_count) == (0, 100)
 
 
 def test_in_quiet_hours_no_table_is_opened() -> None:

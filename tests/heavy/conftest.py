@@ -26,7 +26,12 @@ def lane(started: list[HeavyProcess]) -> Iterator[Callable[..., Lane]]:
     """Makes lanes, by how their application starts and after how many idle seconds it ends."""
     made: list[Lane] = []
 
-    def make(start: str = "ready", idle_seconds: float = 600.0, start_seconds: float = 60.0) -> Lane:
+    def make(
+        start: str = "ready",
+        idle_seconds: float = 600.0,
+        start_seconds: float = 60.0,
+        silent_seconds: float = 600.0,
+    ) -> Lane:
         path = os.pathsep.join([str(_HOME), str(_HOME / "adapters")])
 
         def process() -> HeavyProcess:
@@ -35,6 +40,7 @@ def lane(started: list[HeavyProcess]) -> Iterator[Callable[..., Lane]]:
                 {**os.environ, "PYTHONPATH": path},
                 {"confs": {"spark.master": "spark://m:7077"}},
                 start_seconds,
+                silent_seconds,
             )
             started.append(found)
             return found

@@ -1,6 +1,7 @@
 """Replaces the application of heavy tasks, without Spark: ``python -m tests.heavy.stand_in START``.
 
-START is ``ready``, ``refuse``, ``die`` or ``hang``. The verb of a call selects its outcome.
+START is ``ready``, ``refuse``, ``die``, ``hang`` or ``deaf``, which is ready and reads no task. The verb of a call
+selects its outcome.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from lakekeeper.core.model.report import MergeReport
@@ -29,6 +31,9 @@ def answer(number: int, call: dict[str, Any]) -> None:
     if verb == "lose":
         say(id=number, error="Py4JNetworkError: Java is gone", over=True)
         sys.exit(1)
+    if verb == "garble":
+        print("{not json", flush=True)
+        return
     if verb == "log":
         record = {"name": "lakekeeper.events", "levelno": 30, "levelname": "WARNING", "msg": "lost a race"}
         say(log={**record, "table": table, "application": "app-1"})
@@ -46,6 +51,9 @@ def main(start: str) -> None:
         return
     if start == "die":
         sys.exit(3)
+    if start == "deaf":
+        say(ready={"application": "app-1", "cores": 4})
+        time.sleep(600)
     if start == "ready":
         say(ready={"application": f"app-{os.getpid()}", "cores": 4})
     for line in sys.stdin:

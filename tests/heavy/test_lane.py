@@ -143,6 +143,44 @@ def test_an_observer_that_raises_ends_the_task_and_its_process(
     assert not started[0].running or gone(started[0].process_id)
 
 
+@pytest.mark.parametrize(
+    "start, call, said",
+    [
+        ("ready", HeavyCall("t", "hang"), "ended with signal 9: it gave no sign of life for "),
+        # More than a pipe holds: not even the task can be sent.
+        ("deaf", HeavyCall("t", "compact", workload="x" * (1 << 20)), "it gave no sign of life for "),
+        ("ready", HeavyCall("t", "garble"), "ended with signal 9: what it said cannot be read: "),
+    ],
+)
+def test_a_process_that_no_answer_can_come_from_is_replaced(
+    lane: Lanes, started: list[HeavyProcess], start: str, call: HeavyCall, said: str
+) -> None:
+    opened = lane(start, silent_seconds=0.2 if "garble" not in call.verb else 600.0)
+    with pytest.raises(HeavyError, match=f"^t: .* is gone: .*{said}"):
+        opened.run(call, None)
+    assert gone(started[0].process_id)
+    assert not opened.running
+
+
+def test_a_process_that_reads_nothing_is_ended_too(started: list[HeavyProcess], lane: Lanes) -> None:
+    opened = lane("deaf")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(opened.run, HeavyCall("t", "compact", workload="x" * (1 << 20)), None)
+        while not started and not asked.done():
+            Event().wait(0.01)
+        started[0].end(0.1)
+        with pytest.raises(HeavyError, match=r"t: .* is gone"):
+            asked.result()
+
+
+def test_a_log_handler_that_raises_costs_no_task(lane: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("no space left on the log's disk")
+
+    monkeypatch.setattr(logging.getLogger("lakekeeper.events"), "handle", refuse)
+    assert lane().run(HeavyCall("ice.db.t", "log"), None)["table"] == "ice.db.t"
+
+
 def test_its_log_goes_to_the_log_of_the_service(lane: Lanes, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "lakekeeper"):
         lane().run(HeavyCall("ice.db.t", "log"), None)

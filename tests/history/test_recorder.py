@@ -73,6 +73,20 @@ def test_the_observer_of_the_caller_sees_each_phase(store: HistoryStore) -> None
     assert seen == [("planned", "r1"), ("planned", "r1"), ("planned", "r1-0")]
 
 
+def test_what_a_failed_call_has_read_is_recorded_and_counts(store: HistoryStore) -> None:
+    def refused(observer: Observer | None) -> MergeReport:
+        assert observer is not None
+        observer("planned", {"run_id": "r1"})
+        for size in (40, 2):
+            observer("read", {"run_id": "r1", "task": "g", "bytes": size})
+        raise RuntimeError("403 Forbidden")
+
+    with pytest.raises(RuntimeError):
+        recorder(store).run("compact", refused)
+    assert only(store).operation_metrics == {"attempted_bytes_count": 42}
+    assert recorder(store).rewritten_bytes(0) == 42
+
+
 @pytest.mark.parametrize(
     "error, status", [(RuntimeError("lost executor"), "failed"), (KeyboardInterrupt(), "interrupted")]
 )

@@ -56,6 +56,15 @@ def test_the_file_can_be_queried_without_lakekeeper(store: HistoryStore) -> None
     assert group == ("abc", 400, 310, 40, 38)
 
 
+@pytest.mark.parametrize("days", [400_000, 1_000_000, 10**15])
+def test_a_retention_longer_than_the_calendar_keeps_everything(store: HistoryStore, days: int) -> None:
+    """A year of three digits sorts after ours; a negative one does not exist."""
+    now = 1_800_000_000_000
+    added(store, operation("old", end_ms=now - 1), operation("new", end_ms=now), keep_ms=days * DAY_MS)
+    assert ids(store.operations(since_ms=now - days * DAY_MS)) == ["new", "old"]
+    assert store.rewritten_bytes(now - days * DAY_MS) == 800
+
+
 def test_operations_of_one_table_are_newest_first_and_limited(store: HistoryStore) -> None:
     added(store, *(operation(f"op-{i}", end_ms=1_000 * i) for i in (3, 1, 2)))
     added(store, operation("other", table=OTHER, end_ms=9_000))
@@ -196,6 +205,18 @@ def test_rewritten_bytes_are_summed_by_origin_and_time(store: HistoryStore) -> N
     added(store, *(operation(f"auto-{i}", origin="auto", end_ms=5_000) for i in range(3)))
     assert store.rewritten_bytes(5_000, origin="auto") == 1_200
     assert store.rewritten_bytes(5_001, origin="auto") == 0
+
+
+def test_work_that_was_not_committed_counts_where_the_file_has_it(store: HistoryStore) -> None:
+    """Earlier versions recorded only what was committed."""
+    metrics: tuple[dict[str, int], ...] = (
+        {"rewritten_bytes_count": 400},
+        {"attempted_bytes_count": 900, "rewritten_bytes_count": 400},
+        {},
+    )
+    refused = {"attempted_bytes_count": 70}
+    added(store, *(operation(f"op-{i}", operation_metrics=m) for i, m in enumerate((*metrics, refused))))
+    assert store.rewritten_bytes(0) == 400 + 900 + 70
 
 
 def test_rewritten_bytes_of_a_table_are_summed_over_all_origins(store: HistoryStore) -> None:

@@ -48,6 +48,12 @@ class GroupResult:
     rows_out: int = 0
     score: float | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Whether its inputs were read, or may have been."""
+        stopped = self.detail is not None and Code.STOPPED_EARLY in self.detail.codes
+        return self.status != "planned" and not stopped
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -126,6 +132,12 @@ class MergeReport(Result):
         """Whether anything was committed."""
         return self.commits > 0
 
+    @property
+    def attempted_bytes_count(self) -> int:
+        """Input of all groups that were begun, also of those that failed or lost: budgets count it."""
+        begun = sum(group.bytes_in for group in self.groups if group.begun)
+        return max(begun, self.rewritten_bytes_count)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, including the plan."""
         plain: dict[str, Any] = {
@@ -133,6 +145,7 @@ class MergeReport(Result):
         }
         plain["run_ids"] = list(self.run_ids)
         plain["status"] = self.status
+        plain["attempted_bytes_count"] = self.attempted_bytes_count
         plain["prediction_error"] = self.prediction_error
         plain["ended"] = self.ended.to_dict()
         plain["groups"] = [group.to_dict() for group in self.groups]

@@ -27,6 +27,7 @@ class TableResult:
     score    the predicted score of its first merge with a prediction, 0 to 100; None if nothing was predicted
     tasks    one for each verb, as this pass leaves it
     debt     what was due when the pass began
+    attempted_bytes_count   as rewritten, with what failed or lost a race: budgets count it
     core_seconds   executor time of its tasks; an upper bound if Spark did not measure it
     """
 
@@ -43,6 +44,7 @@ class TableResult:
     tasks: tuple[Task, ...] = ()
     debt: Debt = NO_DEBT
     core_seconds: float = 0.0
+    attempted_bytes_count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

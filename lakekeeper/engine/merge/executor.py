@@ -176,7 +176,7 @@ def _by_rows(work: Work, task: MergeTask, *, told: bool = False) -> Rewrite:
 
 
 def _has_read(work: Work, task: MergeTask) -> None:
-    work.events.tell("read", task=task.id)
+    work.events.tell("read", task=task.id, bytes=task.input_bytes)
     if work.registration:
         work.registration.renew()
 

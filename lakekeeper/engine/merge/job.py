@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,9 +51,16 @@ def maintain(
     """
     run = uuid.uuid4().hex[:16]
     session = session_of(table)
-    events = Events(session.adapter.table, run, observer)
+    tally = Tally(run)
+
+    def noted(phase: str, info: Mapping[str, Any]) -> None:
+        tally.spending(phase, info)
+        if observer is not None:
+            observer(phase, info)
+
+    events = Events(session.adapter.table, run, noted)
     try:
-        return MergeJob(session, runner, request, events, clock or Clock(), Tally(run)).run()
+        return MergeJob(session, runner, request, events, clock or Clock(), tally).run()
     except Halted as halted:
         raise halted.cause from None
 
@@ -138,15 +145,17 @@ class MergeJob:
         Only a group that rose a level or became fewer files counts; both are bounded, so rounds end.
         """
         tally = self.tally
-        before, lost = len(tally.groups), tally.conflicts
+        before, lost, spent = len(tally.groups), tally.conflicts, tally.spending.bytes
         timeout_ms = self.request.options.vacuum.lease_timeout_ms
         with at_work(self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms) as registration:
-            self._rewrite(_Round(snapshot, plan, registration, self.clock.now_ms()))
+            try:
+                self._rewrite(_Round(snapshot, plan, registration, self.clock.now_ms()))
+            finally:  # it was rewritten, even if the commit then failed
+                note_spent(snapshot, self.clock.now_ms(), tally.spending.bytes - spent)
             # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
             failed = any(map(_may_have_left_files, tally.groups[before:]))
             registration.clean = not failed and tally.conflicts == lost
         tally.spent += plan.input_bytes
-        note_spent(snapshot, self.clock.now_ms(), plan.input_bytes)
         rose = {task.id for task in plan.tasks if task.level > task.input_level}
         landed = [g for g in tally.groups[before:] if g.status == "committed"]
         return any(g.id in rose or g.files_out < g.files_in for g in landed)

@@ -12,6 +12,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult
 from lakekeeper.core.planning.policy import Part
 from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed
 from lakekeeper.errors import Conflict, Rejected
@@ -26,6 +27,7 @@ class Tally:
     run        the id that the ids of its commits begin with
     tried      commits begun, whatever their outcome
     spent      input bytes of the rounds that are over
+    spending   hears the phases of the call: what its groups have read
     predicted  files that a query opens after the last plan, as it predicts
     parts      outputs by path, and the merge that wrote each: the next round continues a merge that a bound cut short
     """
@@ -39,6 +41,7 @@ class Tally:
     conflicts: int = 0
     removed_delete_files: int = 0
     spent: int = 0
+    spending: Spending = field(default_factory=Spending)
     predicted: float | None = None
     parts: dict[str, Part] = field(default_factory=dict)
 

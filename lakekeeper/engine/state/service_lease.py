@@ -1,8 +1,8 @@
 """A note by which services leave a table to the one that is maintaining it.
 
 The lease is advisory: it saves work that would lose a race, and no commit depends on it. It is renewed while the work
-goes on. A service that dies leaves its note, which is valid for five more minutes; on the same host, it is ignored at
-once.
+goes on. A service that dies leaves its note, which is valid for five more minutes; if it ran where this one runs, it is
+ignored at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Notes
@@ -21,11 +22,27 @@ from lakekeeper.spi import Notes
 NOTE = "service.json"
 LASTS_MS = 5 * 60_000
 _RENEWED_MS = LASTS_MS // 3
+_FURTHEST_MS = (
+    2 * LASTS_MS
+)  # the clock of another host may be ahead; a later end was not written by a service
 
 
 def new_owner() -> str:
-    """A name for a service of this process: host, process id, and a part of its own."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+    """A name for a service of this process: host, process id, where that id is valid, and a part of its own."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_place()}:{uuid.uuid4().hex[:6]}"
+
+
+def _place() -> str:
+    """The boot and the namespace in which process ids mean what they mean here; empty if they are not known.
+
+    Containers on one host, or with one host name on several, do not see each other's processes.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = Path("/proc/self/ns/pid").readlink()
+    except (OSError, ValueError):
+        return ""
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"{boot} {namespace}").hex[:12]
 
 
 @contextmanager
@@ -103,15 +120,18 @@ def _owner(text: str | None) -> str:
 def _holder(text: str, owner: str, now_ms: int) -> str:
     """The holder of an unexpired lease; empty for our own, for that of a dead process, and for an unreadable note."""
     holder, until_ms = _read(text)
-    if holder == owner or not now_ms < until_ms <= now_ms + LASTS_MS:
+    if holder == owner or not now_ms < until_ms <= now_ms + _FURTHEST_MS:
         return ""
     return "" if _died(holder, owner) else holder
 
 
 def _died(holder: str, owner: str) -> bool:
-    """Whether the holder was a process of our own host that has ended."""
-    host, process, *_ = [*holder.split(":"), "", ""]
-    if host != owner.partition(":")[0] or not process.isdecimal() or not 0 < int(process) < 1 << 31:
+    """Whether the holder was a process that we would see, and has ended."""
+    host, process, place, *_ = [*holder.split(":"), "", "", ""]
+    ours, _, here, *_ = [*owner.split(":"), "", "", ""]
+    if not place or (host, place) != (ours, here):
+        return False
+    if not process.isdecimal() or not 0 < int(process) < 1 << 31:
         return False
     try:
         os.kill(int(process), 0)  # sends nothing

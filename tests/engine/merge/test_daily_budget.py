@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.daily_budget import note_spent, spent_bytes
 from lakekeeper.engine.merge.job import maintain
+from lakekeeper.errors import Rejected, Unknown
 from lakekeeper.testing.lake import MemoryTable
 from tests.engine.scene import Scene, rows
 
@@ -60,6 +65,33 @@ def test_a_daily_budget_outlives_the_call_and_is_free_again_after_24_hours() -> 
     assert any("over_daily_budget" in item.reason.codes for item in third.plan.left)
     later = run_at(scene, START + 3 * DAY_MS, day)
     assert later.rewritten_bytes_count > 0
+
+
+@pytest.mark.parametrize("error", [Rejected("403 Forbidden"), Unknown("no answer")])
+def test_what_was_rewritten_for_a_commit_that_failed_counts(error: Exception) -> None:
+    """Otherwise a catalog that refuses each commit makes a service rewrite the table all day."""
+    scene = fresh()
+    written: list[int] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    def seen(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "read":
+            written.append(info["bytes"])
+
+    scene.adapter.commit = refuse  # type: ignore[method-assign, assignment]
+    day = int(scene.adapter.snapshot().blocks.bytes.sum()) // 2
+    request = scene.request("ranges", options={"budget-bytes-per-day": day, "depth-threshold": 1})
+    clock = Clock(now_ms=lambda: START, wait=lambda _: None)
+    with pytest.raises(type(error)):
+        maintain(scene.adapter, scene.runner, request, clock=clock, observer=seen)
+    assert spent_bytes(scene.adapter.snapshot(), START + 1) == sum(written) > 0
+    left = day - sum(written)
+    for _ in range(4):
+        with suppress(type(error)):
+            maintain(scene.adapter, scene.runner, request, clock=clock, observer=seen)
+    assert sum(written) <= day + left
 
 
 def test_the_log_counts_where_it_has_more_than_this_process_recorded() -> None:

@@ -77,16 +77,29 @@ def test_the_thread_that_renews_ends_with_the_work(notes: Any) -> None:
     assert "lakekeeper-lease" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_dead_process_of_this_host_holds_nothing(notes: Any) -> None:
+@pytest.mark.parametrize("ahead_ms", [1, 2_000, 60_000, LASTS_MS - 1])
+def test_a_clock_that_is_ahead_takes_no_lease_away(notes: Any, ahead_ms: int) -> None:
+    with service_lease(notes, "ahead", at(1_000 + ahead_ms)) as other:
+        assert other == ""
+        with service_lease(notes, "two", at(1_000)) as seen:
+            assert seen == "ahead"
+
+
+def test_a_dead_process_holds_nothing_where_its_id_is_known(notes: Any) -> None:
+    """A container with our host name has processes that we do not see: they are not dead for that."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     mine = new_owner()
-    host = mine.partition(":")[0]
+    host, _, place, _ = mine.split(":")
+    assert place, "this test requires /proc"
     for holder, holds in (
-        (f"{host}:{ended.pid}:abc", False),
-        (f"{host}:{os.getppid()}:abc", True),
-        (f"elsewhere:{ended.pid}:abc", True),
-        (f"{host}:99999999999999999999:abc", True),
+        (f"{host}:{ended.pid}:{place}:abc", False),
+        (f"{host}:{os.getppid()}:{place}:abc", True),
+        (f"elsewhere:{ended.pid}:{place}:abc", True),
+        (f"{host}:{ended.pid}:another:abc", True),
+        (f"{host}:{ended.pid}::abc", True),
+        (f"{host}:{ended.pid}:abc", True),
+        (f"{host}:99999999999999999999:{place}:abc", True),
         (f"{host}:?", True),
     ):
         notes.replace(NOTE, json.dumps({"owner": holder, "until_ms": LASTS_MS}))
