@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
+from lakekeeper.columnar.long_texts import LongTexts
 from lakekeeper.columnar.statistics import statistics_of
 from lakekeeper.columnar.tallies import Tally
 from lakekeeper.columnar.types import field_of
@@ -40,6 +41,7 @@ class _Open:
     writer: pq.ParquetWriter
     limit: int
     tallies: list[Tally]
+    long: LongTexts
     rows: int = 0
 
 
@@ -123,6 +125,7 @@ class Outputs:
         file.writer.write_table(group, row_group_size=rows.num_rows)
         for tally, column in zip(file.tallies, rows.columns, strict=True):
             tally.add(column)
+        file.long.add(group)
         file.rows += rows.num_rows
         self._left -= rows.num_rows
         if file.rows >= _FEWEST:  # headers outweigh the values of a few rows
@@ -166,7 +169,7 @@ class Outputs:
             self._files.remove(path)
             raise
         tallies = [Tally.of(column) for column in self._merge.columns]
-        self._file = _Open(path, sink, writer, self._rows_of_file(), tallies)
+        self._file = _Open(path, sink, writer, self._rows_of_file(), tallies, LongTexts())
         return self._file
 
     def _finish(self) -> None:
@@ -178,7 +181,7 @@ class Outputs:
         self._last = (file.rows, size) if file.rows >= _FEWEST else self._last
         file.sink.close()
         with pq.ParquetFile(self._files.open(file.path)) as written:
-            stats = statistics_of(written, self._merge.columns, file.tallies)
+            stats = statistics_of(written.metadata, self._merge.columns, file.tallies, file.long)
         self._file = None
         self.files.append(WrittenFile(file.path, file.rows, size, stats))
 
