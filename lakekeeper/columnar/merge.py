@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.outputs import Outputs
@@ -81,6 +82,7 @@ class _Merge:
             self.task.codec or self.inputs.codec(),
             self.inputs.repetitive(),
             row_bytes=self.inputs.row_bytes,
+            memory=MEMORY_BYTES // 2,
         ) as outputs:
             if not self.task.key:
                 outputs.expect(live)
@@ -185,8 +187,8 @@ class _Merge:
             writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
             try:
                 for read in self.inputs.tables(groups):
-                    for at in range(0, read.num_rows, _SLICE):
-                        rows = self._inside(read.slice(at, _SLICE), own).cast(schema)
+                    for part in slices(read, MEMORY_BYTES // 8, longest=_SLICE):
+                        rows = self._inside(part, own).cast(schema)
                         number = buckets(ordered(_single(rows.column(column))), cuts)
                         for i, some in _by_bucket(rows, number, len(paths)):
                             writers[i].write_table(some.combine_chunks())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakekeeper.columnar.decoded import fitting
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.long_texts import LongTexts
@@ -48,6 +49,7 @@ class _Open:
 class Outputs:
     """Writes rows in the order in which they come. ``row_bytes`` of the first rows are an estimate.
 
+    Dictionaries are decoded before they are written, into at most ``memory`` bytes at once.
     Use it in a ``with`` block: an exception in it deletes every file that was written.
     """
 
@@ -60,6 +62,7 @@ class Outputs:
         repetitive: Sequence[str],
         *,
         row_bytes: float,
+        memory: int,
     ) -> None:
         self._merge = merge
         self._files = files
@@ -67,6 +70,7 @@ class Outputs:
         self._schema = _schema(merge, types)
         self._repetitive = frozenset(repetitive)
         self._row_bytes = max(row_bytes, 0.01)
+        self._memory = memory
         self._left = 0
         self._last = (0, 0)  # rows and bytes of the last file
         self._file: _Open | None = None
@@ -108,11 +112,12 @@ class Outputs:
         return min(group, self._rows_of_file() if file is None else file.limit - file.rows)
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows, in row groups of at most :meth:`wanted` rows."""
+        """Write rows, in row groups of at most :meth:`wanted` rows, or fewer if long texts repeat."""
         at = 0
         while at < rows.num_rows:
-            size = min(self.wanted(), rows.num_rows - at)
-            self._write_group(rows.slice(at, size))
+            some = rows.slice(at, self.wanted())
+            size = fitting(some, self._memory)
+            self._write_group(some.slice(0, size))
             at += size
 
     def _write_group(self, rows: pa.Table) -> None:
