@@ -86,11 +86,29 @@ class _Merge:
         ) as outputs:
             if not self.task.key:
                 outputs.expect(live)
-                for rows in self.inputs.tables(groups):
-                    outputs.write(rows)
+                self._in_order(groups, outputs)
             else:
                 self._sorted(groups, own, outputs)
         return outputs.files
+
+    def _in_order(self, groups: Sequence[Group], outputs: Outputs) -> None:
+        """Write the rows as they come, in row groups that are as full as possible."""
+        held: list[pa.Table] = []
+        count = size = 0
+        for rows in self.inputs.tables(groups):
+            held.append(rows)
+            count += rows.num_rows
+            size += rows.nbytes
+            full = size > MEMORY_BYTES // 2
+            if full or count >= outputs.wanted():
+                rest = pa.concat_tables(held)
+                while rest.num_rows >= (1 if full else outputs.wanted()):
+                    group = rest.slice(0, outputs.wanted())
+                    outputs.write(group)
+                    rest = rest.slice(group.num_rows)
+                held, count, size = [rest], rest.num_rows, rest.nbytes if rest.num_rows else 0
+        if held:
+            outputs.write(pa.concat_tables(held))
 
     @property
     def _column(self) -> int:
