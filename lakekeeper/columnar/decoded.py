@@ -29,16 +29,17 @@ def slices(rows: pa.Table, most: int, *, longest: int) -> Iterator[pa.Table]:
 def fitting(rows: pa.Table, most: int) -> int:
     """How many of the first rows decode to at most so many bytes of text; at least one."""
     repeated = [column for column in rows.columns if pa.types.is_dictionary(column.type)]
-    if sum(map(_longest, repeated)) * rows.num_rows <= most:
-        return rows.num_rows
+    count: int = rows.num_rows
+    if sum(map(_longest, repeated)) * count <= most:
+        return count
     ends = np.cumsum(sum(map(_bytes, repeated)))
     return max(1, int(np.searchsorted(ends, most, side="right")))
 
 
 def _longest(column: pa.ChunkedArray) -> int:
     """Bytes of the longest value of the dictionaries."""
-    lengths = (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in column.chunks)
-    return max(lengths, default=0) + _OFFSET
+    lengths = (pc.max(pc.binary_length(chunk.dictionary)).as_py() for chunk in column.chunks)
+    return max((int(length or 0) for length in lengths), default=0) + _OFFSET
 
 
 def _bytes(column: pa.ChunkedArray) -> Longs:
@@ -49,4 +50,5 @@ def _bytes(column: pa.ChunkedArray) -> Longs:
 def _bytes_of(chunk: pa.DictionaryArray) -> Longs:
     lengths = pc.binary_length(chunk.dictionary).fill_null(0).to_numpy().astype(np.int64)
     numbers = chunk.indices.fill_null(len(lengths)).to_numpy()
-    return np.append(lengths, 0)[numbers] + _OFFSET
+    found: Longs = np.append(lengths, 0)[numbers] + _OFFSET
+    return found
