@@ -35,7 +35,7 @@ _DICTIONARY = 1 << 20
 _BATCH = (64, 16_384)  # rows that are decoded at once where their size is not known
 _ROW = 6_400  # bytes of a row up to which they are not more than a piece
 _MOST_PIECES = 8  # that are read from a store before they are needed
-_AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
+AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
 
 
 def pack(positions: Longs) -> str:
@@ -178,9 +178,9 @@ class Inputs:
 
     def decoded_bytes(self, group: Group) -> int:
         """About the bytes of a row group as Arrow arrays."""
-        return self._sizes(group)[0]
+        return self.sizes(group)[0]
 
-    def _sizes(self, group: Group) -> tuple[int, frozenset[int]]:
+    def sizes(self, group: Group) -> tuple[int, frozenset[int]]:
         """The bytes of a row group as Arrow arrays, and the columns of which they are not sure."""
         found = self._known.get(group)
         if found is None:
@@ -233,19 +233,19 @@ class Inputs:
         """
         if not self._place.remote:
             return (rows for group in groups for rows in self._pieces(group, columns))
-        held = _Held(max(_MOST_PIECES * self._piece_bytes, 2 * _AHEAD))
+        held = _Held(max(_MOST_PIECES * self._piece_bytes, 2 * AHEAD))
 
         def together(group: Group) -> list[pa.Table]:
             return [held.add(rows) for rows in self._pieces(group, columns)]
 
-        ahead = read_ahead(together, groups, self.decoded_bytes, _AHEAD)
+        ahead = read_ahead(together, groups, self.decoded_bytes, AHEAD)
         return (held.release(rows) for pieces in ahead for rows in pieces)
 
     def _pieces(self, group: Group, columns: Sequence[int] | None) -> Iterator[pa.Table]:
         """The live rows of a row group. What its footer does not bound is read in batches, and measured."""
         wanted = range(len(self.types)) if columns is None else columns
         leaves = self._leaves[group.file]
-        unsure = {c: found.path[0] for c in self._sizes(group)[1] if c in wanted and (found := leaves[c])}
+        unsure = {c: found.path[0] for c in self.sizes(group)[1] if c in wanted and (found := leaves[c])}
         batch_rows = max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW))
         if not unsure or self.rows(group) <= batch_rows:
             yield self.read(group, columns)

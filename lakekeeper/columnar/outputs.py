@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 _OVER = 0.1  # share of the target by which a file may exceed it, rather than to be followed by a small one
-_FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
+FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
 _SUFFIX = {"none": "", "gzip": ".gz"}
 
 
@@ -107,7 +107,7 @@ class Outputs:
     def wanted(self) -> int:
         """How many rows the next row group has room for."""
         group = int(self._merge.row_group_bytes / self._row_bytes)
-        group = max(_FEWEST, min(group, _MOST))
+        group = max(FEWEST, min(group, _MOST))
         file = self._file
         return min(group, self._rows_of_file() if file is None else file.limit - file.rows)
 
@@ -133,7 +133,7 @@ class Outputs:
         file.long.add(group)
         file.rows += rows.num_rows
         self._left -= rows.num_rows
-        if file.rows >= _FEWEST:  # headers outweigh the values of a few rows
+        if file.rows >= FEWEST:  # headers outweigh the values of a few rows
             rows_before, bytes_before = self._last
             self._row_bytes = (bytes_before + file.sink.tell()) / (rows_before + file.rows)
             file.limit = max(file.rows, self._rows_of_file())
@@ -183,7 +183,7 @@ class Outputs:
             return
         file.writer.close()
         size = file.sink.tell()
-        self._last = (file.rows, size) if file.rows >= _FEWEST else self._last
+        self._last = (file.rows, size) if file.rows >= FEWEST else self._last
         file.sink.close()
         with pq.ParquetFile(self._files.open(file.path)) as written:
             stats = statistics_of(written.metadata, self._merge.columns, file.tallies, file.long)

@@ -1,9 +1,9 @@
-"""How many bytes a column of a row group takes in memory, as far as its footer tells.
+"""How many bytes a column of a row group takes in memory, as far as its footer shows.
 
 numbers                          their width
 text read as a dictionary        its encoded bytes, and a number for each row
 text stored one by one           its encoded bytes, and an offset for each row
-text stored with a dictionary    not known: a few bytes of the file may stand for a long text in each row
+text stored with a dictionary    not known: a few bytes of the file may mean a long text in each row
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from lakekeeper.columnar.values import is_text
 
-_NUMBER = 4  # bytes of an offset, or of a number that stands for a text
+_NUMBER = 4  # bytes of an offset, or of a number that represents a text
 _VALUE = 5  # bytes for each value of a nested column: an offset, and bits
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
 _WIDEST = 16  # a decimal

@@ -58,7 +58,7 @@ def merged(folder: Path, texts: list[str | None], *, dictionary: bool = False) -
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "_FEWEST", 10)
+    monkeypatch.setattr(outputs, "FEWEST", 10)
 
 
 @pytest.mark.usefixtures("small_groups")

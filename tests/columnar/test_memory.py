@@ -146,7 +146,7 @@ def test_a_row_group_of_a_store_that_does_not_fit_is_declined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merging, "MEMORY_BYTES", MEMORY)
-    monkeypatch.setattr(inputs, "_AHEAD", MEMORY // 4)
+    monkeypatch.setattr(inputs, "AHEAD", MEMORY // 4)
     long_texts_between_short_ones(tmp_path)
     task = task_of(tmp_path, (TEXT,))
     with pytest.raises(Declined, match="do not fit in memory"):
@@ -169,7 +169,7 @@ def test_sizes_are_bounds_where_the_footer_has_them(tmp_path: Path) -> None:
     opened = Inputs(task, LocalFiles())
     try:
         (group,) = opened.groups()
-        size, unsure = opened._sizes(group)
+        size, unsure = opened.sizes(group)
         assert not unsure
         assert opened.read(group).nbytes <= size <= 1.3 * opened.read(group).nbytes
     finally:

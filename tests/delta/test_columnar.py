@@ -107,7 +107,7 @@ def test_statistics_are_those_of_deltas_own_writer(scene: Scene, properties: str
 
 def test_bounds_include_long_texts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a row group with a text of 5,000 bytes the footer has no bounds."""
-    monkeypatch.setattr(columnar, "_ROW_GROUP_BYTES", 1_000)
+    monkeypatch.setattr(columnar, "ROW_GROUP_BYTES", 1_000)
     scene.run(
         f"CREATE TABLE {{t}} ({long_texts.COLUMNS}) USING delta", f"INSERT INTO {{t}} {long_texts.ROWS}"
     )
