@@ -67,7 +67,7 @@ _WRITER_SETTINGS = ("parquet.bloom.filter", "parquet.crypto", "parquet.encryptio
 _OF_WRITERS = "parquet."  # Delta's own writer passes the properties of the table to Parquet's
 _CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "gzip"}
 _ROW_GROUP = "parquet.block.size"
-_ROW_GROUP_BYTES = 128 << 20
+ROW_GROUP_BYTES = 128 << 20
 _DELETED_ROWS = 20_000_000  # positions that travel with a task
 _NAME = "part-00000-{id}.c000{codec}.parquet"
 _SPARK = "org.apache.spark.version"
@@ -170,7 +170,7 @@ def _conf_of(log: Log, state: State) -> _Conf:
         root,
         store,
         None if codec is None else _CODECS[codec.lower()],
-        int(hadoop.getLong(_ROW_GROUP, _ROW_GROUP_BYTES)),
+        int(hadoop.getLong(_ROW_GROUP, ROW_GROUP_BYTES)),
     )
 
 

@@ -32,6 +32,7 @@ from lakekeeper_iceberg.columnar_files import FilesOfTable
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
+from lakekeeper_iceberg.text_bounds import set_bounds, text_bounds
 
 _KINDS = {
     "boolean": "boolean",
@@ -165,7 +166,7 @@ class IcebergColumnar:
     def _data_file(
         self, table: Any, like: Any, place: str, merge: FileMerge, file: WrittenFile, task: MergeTask
     ) -> Any:
-        """A DataFile with the metrics that Iceberg reads from the footer, and the NaN counts, which footers lack."""
+        """A DataFile with the metrics that Iceberg reads from the footer, and with those that footers lack."""
         jvm = self.jvm
         location = f"{place}/{file.path.rpartition('/')[2]}"
         opened = jvm.hidden_call(
@@ -188,17 +189,26 @@ class IcebergColumnar:
         order = table.sortOrder()
         if keys.sorts_by(_order(jvm, order), task.key):
             built = built.withSortOrder(order)
-        return self._with_nans(table, built.build(), spec, merge, file)
+        return self._completed(table, built.build(), config, merge, file)
 
-    def _with_nans(self, table: Any, made: Any, spec: Any, merge: FileMerge, file: WrittenFile) -> Any:
-        """The DataFile with the NaN counts of those columns of floats of which it has a value count."""
+    def _completed(self, table: Any, made: Any, config: Any, merge: FileMerge, file: WrittenFile) -> Any:
+        """The DataFile with what its footer lacks: counts of NaNs, and bounds that include long texts."""
         parser = "org.apache.iceberg.ContentFileParser"
+        spec = table.specs().get(made.specId())
         plain = json.loads(str(self.jvm.static(parser, "toJson")(made, spec)))
+        before = json.dumps(plain)
         counted = set(plain.get("value-counts", {}).get("keys", ()))
         nans = {number: count for number, count in _nans(merge.columns, file.stats) if number in counted}
-        if not nans:
+        if nans:
+            plain["nan-value-counts"] = {"keys": list(nans), "values": list(nans.values())}
+        set_bounds(
+            plain,
+            dict(
+                text_bounds(merge.columns, file.stats, lambda name: str(config.columnMode(name).toString()))
+            ),
+        )
+        if json.dumps(plain) == before:
             return made
-        plain["nan-value-counts"] = {"keys": list(nans), "values": list(nans.values())}
         node = self.jvm.static("org.apache.iceberg.util.JsonUtil", "mapper")().readTree(json.dumps(plain))
         return self.jvm.static(parser, "fromJson")(node, table.specs())
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.parquet import Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
+from lakekeeper.columnar.sizes import size_of
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.stored import is_modern, located, stored_alike
 from lakekeeper.columnar.types import DATED, same_names, type_of
@@ -31,7 +33,10 @@ from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 _ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
-_AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
+_BATCH = (64, 16_384)  # rows that are decoded at once where their size is not known
+_ROW = 6_400  # bytes of a row up to which they are not more than a piece
+_MOST_PIECES = 8  # that are read from a store before they are needed
+AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
 
 
 def pack(positions: Longs) -> str:
@@ -54,11 +59,37 @@ class Group:
     group: int
 
 
+class _Held:
+    """The bytes of rows that are read ahead: they were chosen by the sizes that footers let expect."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._lock = Lock()
+
+    def add(self, rows: pa.Table) -> pa.Table:
+        """Count these rows. Raises Declined if all of them are too many."""
+        with self._lock:
+            before, self._bytes = self._bytes, self._bytes + rows.nbytes
+        if before and self._bytes > self._most:
+            raise Declined("row groups that do not fit in memory")
+        return rows
+
+    def release(self, rows: pa.Table) -> pa.Table:
+        """These rows are no longer ahead."""
+        with self._lock:
+            self._bytes -= rows.nbytes
+        return rows
+
+
 class Inputs:
     """The opened inputs of one merge. Raises Declined for a file that only Spark may read."""
 
-    def __init__(self, merge: FileMerge, files: Files) -> None:
+    def __init__(self, merge: FileMerge, files: Files, piece_bytes: int = 100 << 20) -> None:
+        """``piece_bytes``: about the size of the tables in which rows of unknown size are read."""
         self._merge = merge
+        self._piece_bytes = piece_bytes
+        self._known: dict[Group, tuple[int, frozenset[int]]] = {}
         self._place = files
         self.types = [type_of(column) for column in merge.columns]
         opened = in_parallel(self._opened, merge.inputs) if files.remote else map(self._opened, merge.inputs)
@@ -148,23 +179,21 @@ class Inputs:
 
     def decoded_bytes(self, group: Group) -> int:
         """About the bytes of a row group as Arrow arrays."""
-        total, rows = 0, self.rows(group)
-        for leaves, kind in zip(self._leaves[group.file], self.types, strict=True):
-            if pa.types.is_nested(kind):
-                total += 0 if leaves is None else self._nested_bytes(group, leaves)
-            elif not is_text(kind):
-                total += rows * max(kind.bit_width, 8) // 8
-            elif leaves is not None:
-                footer = self._files[group.file].footer.row_group(group.group)
-                size = int(footer.column(leaves.numbers[0]).total_uncompressed_size)
-                total += 4 * rows + (0 if self._few_distinct(size, rows) else size)
-        return total
+        return self.sizes(group)[0]
 
-    def _nested_bytes(self, group: Group, leaves: Leaves) -> int:
-        """Twice the encoded bytes, since dictionaries are decoded, and an offset and bits for each value."""
-        footer = self._files[group.file].footer.row_group(group.group)
-        chunks = [footer.column(number) for number in leaves.numbers]
-        return sum(2 * int(each.total_uncompressed_size) + 5 * int(each.num_values) for each in chunks)
+    def sizes(self, group: Group) -> tuple[int, frozenset[int]]:
+        """The bytes of a row group as Arrow arrays, and the columns of which they are not sure."""
+        found = self._known.get(group)
+        if found is None:
+            footer = self._files[group.file].footer.row_group(group.group)
+            leaves, rows = self._leaves[group.file], self.rows(group)
+            sizes = [
+                size_of([footer.column(number) for number in each.numbers] if each else (), rows, kind)
+                for each, kind in zip(leaves, self.read_types, strict=True)
+            ]
+            unsure = frozenset(c for c, size in enumerate(sizes) if not size.sure)
+            found = self._known[group] = sum(size.bytes for size in sizes), unsure
+        return found
 
     def codec(self) -> str:
         """The codec of most encoded bytes of the inputs, as PyArrow's writer names it. Raises Declined.
@@ -207,10 +236,49 @@ class Inputs:
         return size <= _FEW_DISTINCT * rows + _DICTIONARY
 
     def tables(self, groups: Iterable[Group], columns: Sequence[int] | None = None) -> Iterator[pa.Table]:
-        """What :meth:`read` returns of each row group; from a store, the next ones are read meanwhile."""
+        """The rows of the row groups as :meth:`read` returns them, in one table each, or in several if they are large.
+
+        From a store, the next row groups are read meanwhile. Raises Declined.
+        """
         if not self._place.remote:
-            return (self.read(group, columns) for group in groups)
-        return read_ahead(lambda group: self.read(group, columns), groups, self.decoded_bytes, _AHEAD)
+            return (rows for group in groups for rows in self._pieces(group, columns))
+        held = _Held(max(_MOST_PIECES * self._piece_bytes, 2 * AHEAD))
+
+        def together(group: Group) -> list[pa.Table]:
+            return [held.add(rows) for rows in self._pieces(group, columns)]
+
+        ahead = read_ahead(together, groups, self.decoded_bytes, AHEAD)
+        return (held.release(rows) for pieces in ahead for rows in pieces)
+
+    def _pieces(self, group: Group, columns: Sequence[int] | None) -> Iterator[pa.Table]:
+        """The live rows of a row group. What its footer does not bound is read in batches, and measured."""
+        wanted = range(len(self.types)) if columns is None else columns
+        leaves = self._leaves[group.file]
+        unsure = {c: found.path[0] for c in self.sizes(group)[1] if c in wanted and (found := leaves[c])}
+        batch_rows = max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW))
+        if not unsure or self.rows(group) <= batch_rows:
+            yield self.read(group, columns)
+            return
+        sure = [c for c in wanted if c not in unsure]
+        first, size, held = 0, 0, list[pa.RecordBatch]()
+        with self._reading(group) as file:
+            whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
+            batches = file.batches(group.group, list(unsure.values()), batch_rows)
+            for number, batch in enumerate(batches, 1):
+                held.append(batch)
+                size += batch.nbytes
+                last = min(number * batch_rows, self.rows(group))
+                if size <= self._piece_bytes and last < self.rows(group):
+                    continue
+                read = pa.Table.from_batches(held)
+                arrays = [
+                    self._as_output(file, c, read.column(unsure[c]))
+                    if c in unsure
+                    else whole[c].slice(first, last - first)
+                    for c in wanted
+                ]
+                yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in wanted]), first)
+                first, size, held = last, 0, []
 
     def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
         """The live rows of a row group: all columns of the outputs, or some, by number, in :attr:`read_types`.
@@ -218,11 +286,16 @@ class Inputs:
         Raises Declined.
         """
         wanted = range(len(self.types)) if columns is None else columns
+        with self._reading(group) as file:
+            arrays = self._columns(file, group, wanted)
+        return self._live_rows(group, pa.table(arrays, names=[str(c) for c in wanted]), 0)
+
+    def _columns(self, file: ParquetFile, group: Group, wanted: Sequence[int]) -> list[Any]:
+        """These columns of all rows of a row group."""
         leaves = self._leaves[group.file]
         there = {c: found for c in wanted if (found := leaves[c]) is not None}
-        with self._reading(group) as file:
-            values = file.table(group.group, [found.path[0] for found in there.values()])
-        arrays = [
+        values = file.table(group.group, [found.path[0] for found in there.values()])
+        return [
             self._filled(
                 group,
                 c,
@@ -232,9 +305,11 @@ class Inputs:
             )
             for c in wanted
         ]
-        table = pa.table(arrays, names=[str(c) for c in wanted])
+
+    def _live_rows(self, group: Group, rows: pa.Table, first: int) -> pa.Table:
+        """The rows, from the ``first`` of the row group on, without those that are deleted."""
         live = self._live(group)
-        return table if live is None else table.filter(pa.array(live))
+        return rows if live is None else rows.filter(pa.array(live[first : first + rows.num_rows]))
 
     @contextmanager
     def _reading(self, group: Group) -> Iterator[ParquetFile]:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.outputs import Outputs
@@ -34,8 +35,11 @@ MEMORY_BYTES = 800 << 20
 REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
 TASKS = 2.0  # that read a row group, on average; each further one costs as much as a third of the merge
 SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
+_MORE = 1.5  # share of the memory that rows may take which are expected to fit into it
+_TOO_MANY = "more rows of about the same key than fit in memory"
 _SAMPLED = 24  # row groups from which cuts are taken
 _SAMPLE = 4_096  # values of each
+_SAMPLE_BYTES = 1 << 20
 _SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
@@ -57,7 +61,7 @@ def merge_range(
 ) -> tuple[list[Range], list[WrittenFile]]:
     """As :func:`merge`; with all ranges of the task as this part found them, which each part must find alike."""
     files = files or files_of(task)
-    inputs = Inputs(task, files)
+    inputs = Inputs(task, files, MEMORY_BYTES // 8)
     try:
         return _Merge(task, files, inputs, part, scratch).run()
     finally:
@@ -88,14 +92,33 @@ class _Merge:
             self.task.codec or self.inputs.codec(),
             self.inputs.repetitive(),
             row_bytes=self.inputs.row_bytes,
+            memory=MEMORY_BYTES // 2,
         ) as outputs:
             if not self.task.key:
                 outputs.expect(live)
-                for rows in self.inputs.tables(groups):
-                    outputs.write(rows)
+                self._in_order(groups, outputs)
             else:
                 self._sorted(groups, own, outputs)
         return parts, outputs.files
+
+    def _in_order(self, groups: Sequence[Group], outputs: Outputs) -> None:
+        """Write the rows as they come, in row groups that are as full as possible."""
+        held: list[pa.Table] = []
+        count = size = 0
+        for rows in self.inputs.tables(groups):
+            held.append(rows)
+            count += rows.num_rows
+            size += rows.nbytes
+            full = size > MEMORY_BYTES // 2
+            if full or count >= outputs.wanted():
+                rest = pa.concat_tables(held)
+                while rest.num_rows >= (1 if full else outputs.wanted()):
+                    group = rest.slice(0, outputs.wanted())
+                    outputs.write(group)
+                    rest = rest.slice(group.num_rows)
+                held, count, size = [rest], rest.num_rows, rest.nbytes if rest.num_rows else 0
+        if held:
+            outputs.write(pa.concat_tables(held))
 
     @property
     def _column(self) -> int:
@@ -126,18 +149,24 @@ class _Merge:
         return [cut for cut in found if cut is not None]
 
     def _sorted(self, groups: Sequence[Group], own: Range, outputs: Outputs) -> None:
-        size = sum(map(self.inputs.decoded_bytes, groups))
+        expected = size = sum(map(self.inputs.decoded_bytes, groups))
         if size <= MEMORY_BYTES:
-            self._write(self._read(groups, own), outputs)
-            return
+            rows, size = self._read(groups, own, _MORE * MEMORY_BYTES)
+            if rows is not None:
+                self._write(rows, outputs)
+                return
         column = self._column
         cuts = self._inner_cuts(groups, column, own, -(-size // (MEMORY_BYTES // 2)))
         inner = ranges(cuts, own)
         each = [self.inputs.within(groups, column, range_) for range_ in inner]
-        sizes = [sum(map(self.inputs.decoded_bytes, some)) for some in each]
+        sizes = [sum(map(self.inputs.decoded_bytes, some)) * size / max(expected, 1) for some in each]
         if sum(sizes) <= REREAD * size and max(sizes) <= SKEW * MEMORY_BYTES:
             for number, (range_, some) in enumerate(zip(inner, each, strict=True), 1):
-                self._write(self._read(some, range_), outputs, len(inner) - number)
+                rows, _ = self._read(some, range_, SKEW * MEMORY_BYTES)
+                if rows is None:
+                    raise Declined(_TOO_MANY)
+                self._write(rows, outputs, len(inner) - number)
+                del rows  # before the next range is read
             return
         for number, rows in enumerate(self._scattered(groups, own, column, cuts), 1):
             self._write(rows, outputs, len(inner) - number)
@@ -149,18 +178,22 @@ class _Merge:
         for rows in self.inputs.tables(groups[:: max(1, len(groups) // _SAMPLED)], [column]):
             values = ordered(_single(rows.column(0)))
             inside = values.filter(pa.array(own.holds(values))).drop_null()
-            sample += [
-                value for value in tokens(inside[:: max(1, len(inside) // _SAMPLE)]) if value is not None
-            ]
+            step = max(1, len(inside) // _SAMPLE, inside.nbytes // _SAMPLE_BYTES)
+            sample += [value for value in tokens(inside[::step]) if value is not None]
         sample.sort()
         at = [sample[len(sample) * i // parts] for i in range(1, parts)] if sample else []
         return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator]  # as above
 
-    def _read(self, groups: Iterable[Group], own: Range) -> pa.Table:
-        """The rows of a range, one chunk per column."""
-        return _whole(
-            [self._inside(rows, own) for rows in self.inputs.tables(groups)], self.inputs.read_types
-        )
+    def _read(self, groups: Sequence[Group], own: Range, most: float) -> tuple[pa.Table | None, int]:
+        """The rows of a range, one chunk per column, and their bytes; beyond the most: None, and an estimate."""
+        found, size, seen = [], 0, 0
+        for rows in self.inputs.tables(groups):
+            found.append(self._inside(rows, own))
+            size += found[-1].nbytes
+            seen += rows.num_rows
+            if size > most:
+                return None, size * sum(map(self.inputs.rows, groups)) // max(seen, 1)
+        return _whole(found, self.inputs.read_types), size
 
     def _inside(self, rows: pa.Table, own: Range) -> pa.Table:
         if own.whole:
@@ -192,8 +225,8 @@ class _Merge:
             writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
             try:
                 for read in self.inputs.tables(groups):
-                    for at in range(0, read.num_rows, _SLICE):
-                        rows = self._inside(read.slice(at, _SLICE), own).cast(schema)
+                    for part in slices(read, MEMORY_BYTES // 8, longest=_SLICE):
+                        rows = self._inside(part, own).cast(schema)
                         number = buckets(ordered(_single(rows.column(column))), cuts)
                         for i, some in _by_bucket(rows, number, len(paths)):
                             writers[i].write_table(some.combine_chunks())
@@ -205,7 +238,7 @@ class _Merge:
                 with pa.memory_map(path) as source:
                     found = pa.ipc.open_file(source).read_all()
                     if found.nbytes > SKEW * MEMORY_BYTES:
-                        raise Declined("more rows of about the same key than fit in memory")
+                        raise Declined(_TOO_MANY)
                     yield _whole([found], self.inputs.types)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakekeeper.columnar.decoded import fitting
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
+from lakekeeper.columnar.long_texts import LongTexts
 from lakekeeper.columnar.statistics import statistics_of
 from lakekeeper.columnar.tallies import Tally
 from lakekeeper.columnar.types import field_of
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
 _OVER = 0.1  # share of the target by which a file may exceed it, rather than to be followed by a small one
-_FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
+FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
 _SUFFIX = {"none": "", "gzip": ".gz"}
 
 
@@ -40,12 +42,14 @@ class _Open:
     writer: pq.ParquetWriter
     limit: int
     tallies: list[Tally]
+    long: LongTexts
     rows: int = 0
 
 
 class Outputs:
     """Writes rows in the order in which they come. ``row_bytes`` of the first rows are an estimate.
 
+    Dictionaries are decoded before they are written, into at most ``memory`` bytes at once.
     Use it in a ``with`` block: an exception in it deletes every file that was written.
     """
 
@@ -58,6 +62,7 @@ class Outputs:
         repetitive: Sequence[str],
         *,
         row_bytes: float,
+        memory: int,
     ) -> None:
         self._merge = merge
         self._files = files
@@ -65,6 +70,7 @@ class Outputs:
         self._schema = _schema(merge, types)
         self._repetitive = frozenset(repetitive)
         self._row_bytes = max(row_bytes, 0.01)
+        self._memory = memory
         self._left = 0
         self._last = (0, 0)  # rows and bytes of the last file
         self._file: _Open | None = None
@@ -101,16 +107,17 @@ class Outputs:
     def wanted(self) -> int:
         """How many rows the next row group has room for."""
         group = int(self._merge.row_group_bytes / self._row_bytes)
-        group = max(_FEWEST, min(group, _MOST))
+        group = max(FEWEST, min(group, _MOST))
         file = self._file
         return min(group, self._rows_of_file() if file is None else file.limit - file.rows)
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows, in row groups of at most :meth:`wanted` rows."""
+        """Write rows, in row groups of at most :meth:`wanted` rows, or fewer if long texts repeat."""
         at = 0
         while at < rows.num_rows:
-            size = min(self.wanted(), rows.num_rows - at)
-            self._write_group(rows.slice(at, size))
+            some = rows.slice(at, self.wanted())
+            size = fitting(some, self._memory)
+            self._write_group(some.slice(0, size))
             at += size
 
     def _write_group(self, rows: pa.Table) -> None:
@@ -123,9 +130,10 @@ class Outputs:
         file.writer.write_table(group, row_group_size=rows.num_rows)
         for tally, column in zip(file.tallies, rows.columns, strict=True):
             tally.add(column)
+        file.long.add(group)
         file.rows += rows.num_rows
         self._left -= rows.num_rows
-        if file.rows >= _FEWEST:  # headers outweigh the values of a few rows
+        if file.rows >= FEWEST:  # headers outweigh the values of a few rows
             rows_before, bytes_before = self._last
             self._row_bytes = (bytes_before + file.sink.tell()) / (rows_before + file.rows)
             file.limit = max(file.rows, self._rows_of_file())
@@ -168,7 +176,7 @@ class Outputs:
             self._files.remove(path)
             raise
         tallies = [Tally.of(column) for column in self._merge.columns]
-        self._file = _Open(path, sink, writer, self._rows_of_file(), tallies)
+        self._file = _Open(path, sink, writer, self._rows_of_file(), tallies, LongTexts())
         return self._file
 
     def _finish(self) -> None:
@@ -177,10 +185,10 @@ class Outputs:
             return
         file.writer.close()
         size = file.sink.tell()
-        self._last = (file.rows, size) if file.rows >= _FEWEST else self._last
+        self._last = (file.rows, size) if file.rows >= FEWEST else self._last
         file.sink.close()
         with pq.ParquetFile(self._files.open(file.path)) as written:
-            stats = statistics_of(written, self._merge.columns, file.tallies)
+            stats = statistics_of(written.metadata, self._merge.columns, file.tallies, file.long)
         self._file = None
         self.files.append(WrittenFile(file.path, file.rows, size, stats))
 

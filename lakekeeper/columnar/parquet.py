@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -212,6 +212,13 @@ class ParquetFile:
         found = self._file(self.footer).read_row_group(group, columns=list(names), use_threads=False)
         if sorted(found.column_names) != sorted(names):
             raise Absent(f"columns {sorted(found.column_names)} in a file instead of {sorted(names)}")
+        return found
+
+    def batches(self, group: int, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows of these top-level columns of a row group, decoded by so many at once."""
+        found: Iterator[pa.RecordBatch] = self._file(self.footer).iter_batches(
+            rows, row_groups=[group], columns=list(names), use_threads=False
+        )
         return found
 
     def read(self, group: int, columns: Sequence[Leaves], upto: int | None = None) -> list[pa.Array]:

@@ -529,6 +529,40 @@ def test_rows_are_spread_evenly_where_the_last_file_would_not_be_full(tmp_path: 
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize("memory", [1 << 30, 100_000])
+def test_a_merge_without_a_key_fills_its_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int
+) -> None:
+    monkeypatch.setattr(merging, "MEMORY_BYTES", memory)
+    rows = [(i, ["a", "bb", None][i % 3]) for i in range(30_000)]
+    small = [(rows[at : at + 100], {5, 7}, 50) for at in range(0, len(rows), 100)]
+    task = replace(
+        task_of(tmp_path, ["int64", "string"], small, {"key": ()}),
+        target_bytes=1 << 30,
+        row_group_bytes=1 << 27,
+    )
+    Path(task.folder).mkdir()
+    (file,) = merge(task)
+    sizes = group_sizes(file)
+    assert len(sizes) == 1 if memory > 1e9 else 5 < len(sizes) < 60
+    assert rows_of([file]) == [row for i, row in enumerate(rows) if i % 100 not in (5, 7)]
+
+
+def test_row_groups_without_a_key_are_cut_by_their_size(tmp_path: Path) -> None:
+    rows = [(i, "a") for i in range(45_000)]
+    parts = [(rows[at : at + 9_000], set[int](), 9_000) for at in range(0, len(rows), 9_000)]
+    task = task_of(tmp_path, ["int64", "string"], parts, {"key": ()})
+    Path(task.folder).mkdir()
+    (file,) = merge(replace(task, target_bytes=1 << 30, row_group_bytes=1))
+    assert group_sizes(file) == [10_000, 10_000, 10_000, 10_000, 5_000]
+    assert rows_of([file]) == rows
+
+
+def group_sizes(file: WrittenFile) -> list[int]:
+    footer = pq.read_metadata(file.path)
+    return [footer.row_group(g).num_rows for g in range(footer.num_row_groups)]
+
+
 def test_a_worker_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task = plain_task(tmp_path, pa.table({"c": list(range(40))}), [FileColumn("c", "int64")])
     real, left = pq.ParquetWriter, [3]

@@ -18,7 +18,8 @@ from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Rewrite
-from tests import nested
+from lakekeeper_delta import columnar
+from tests import long_texts, nested
 from tests.delta.scene import Scene
 from tests.rewrites import recluster, rewritten, tasks_of
 
@@ -104,6 +105,22 @@ def test_statistics_are_those_of_deltas_own_writer(scene: Scene, properties: str
     assert same(stats_of(ours), stats_of(theirs)), (stats_of(ours), stats_of(theirs))
     for name in ("partitionValues", "dataChange", "tags"):
         assert ours.get(name) == theirs.get(name)
+
+
+def test_bounds_include_long_texts(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a row group with a text of 5,000 bytes the footer has no bounds."""
+    monkeypatch.setattr(columnar, "ROW_GROUP_BYTES", 1_000)
+    scene.run(
+        f"CREATE TABLE {{t}} ({long_texts.COLUMNS}) USING delta", f"INSERT INTO {{t}} {long_texts.ROWS}"
+    )
+    by_columns, by_rows = both(scene, "k")
+    (ours,), (theirs,) = actions_of(by_columns), actions_of(by_rows)
+    assert same(stats_of(ours), stats_of(theirs)), (stats_of(ours), stats_of(theirs))
+    (output,) = by_columns.outputs
+    assert pq.read_metadata(scene.path / output.path).num_row_groups > 2
+    recluster(scene)
+    found = [scene.spark.sql(f"SELECT * FROM {scene.sql} WHERE {f}").count() for f in long_texts.FILTERS]
+    assert found == list(long_texts.FOUND)
 
 
 def test_statistics_of_columns_without_a_value_are_those_of_deltas_own_writer(scene: Scene) -> None:

@@ -16,7 +16,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.testing.values import text
 from lakekeeper_iceberg.native import Iceberg
-from tests import nested
+from tests import long_texts, nested
 from tests.iceberg.scene import Scene, delete_equal
 from tests.rewrites import recluster, rewritten, tasks_of
 
@@ -75,6 +75,21 @@ def test_metrics_are_those_of_icebergs_own_writer(scene: Scene, version: int, mo
     by_columns, by_rows = both(scene, *(["k"] if mode in ("full", "truncate(16)") else []))
     ours, theirs = metrics_of(scene, by_columns), metrics_of(scene, by_rows)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("mode", ["truncate(16)", "full", "counts", "none"])
+def test_bounds_include_long_texts(scene: Scene, mode: str) -> None:
+    """Of a row group with a text of 5,000 bytes the footer has no bounds."""
+    sizes = {"write.parquet.row-group-size-bytes": "1000", "write.metadata.metrics.default": mode}
+    scene.create(long_texts.COLUMNS, properties=sizes)
+    scene.run(f"INSERT INTO {{t}} {long_texts.ROWS}")
+    by_columns, by_rows = both(scene, *(["k"] if mode in ("full", "truncate(16)") else []))
+    assert metrics_of(scene, by_columns) == metrics_of(scene, by_rows)
+    (output,) = by_columns.outputs
+    assert pq.read_metadata(output.path.removeprefix("file:")).num_row_groups > 2
+    recluster(scene, None if mode in ("counts", "none") else ("k",))
+    found = [scene.spark.sql(f"SELECT * FROM {scene.sql} WHERE {f}").count() for f in long_texts.FILTERS]
+    assert found == list(long_texts.FOUND)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

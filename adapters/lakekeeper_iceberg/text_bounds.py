@@ -1,0 +1,80 @@
+"""Bounds of text and bytes as Iceberg's own writer records them: whole, or truncated to some characters or bytes."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lakekeeper.core.model.file_merge import ColumnStats, FileColumn
+
+_TRUNCATED = re.compile(r"truncate\((\d+)\)")
+_SURROGATES = range(0xD800, 0xE000)
+_LAST = 0x10FFFF
+
+Bounds = tuple[bytes | None, bytes | None]
+
+
+def text_bounds(
+    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str], within: str = ""
+) -> Iterator[tuple[int | None, Bounds]]:
+    """(field id, bounds) of the columns of text and bytes whose metrics mode has bounds, fields of structs included."""
+    for column, found in zip(columns, stats, strict=True):
+        name = f"{within}{column.name}"
+        if column.kind == "struct":
+            yield from text_bounds(column.children, found.children, mode, f"{name}.")
+        elif column.kind in ("string", "binary"):
+            how = mode(name)
+            most = _TRUNCATED.fullmatch(how)
+            if most or how == "full":
+                yield column.field_id, _bounds(column.kind, found, int(most[1]) if most else None)
+
+
+def set_bounds(plain: dict[str, Any], bounds: Mapping[int | None, Bounds]) -> None:
+    """Replace the bounds of these columns in a DataFile's JSON form."""
+    for end, name in enumerate(("lower-bounds", "upper-bounds")):
+        known = plain.get(name, {"keys": (), "values": ()})
+        merged: dict[int | None, str] = dict(zip(known["keys"], known["values"], strict=True))
+        for number, ends in bounds.items():
+            bound = ends[end]
+            if bound is None:
+                merged.pop(number, None)
+            else:
+                merged[number] = bound.hex().upper()
+        if merged or name in plain:
+            plain[name] = {"keys": list(merged), "values": list(merged.values())}
+
+
+def _bounds(kind: str, found: ColumnStats, most: int | None) -> Bounds:
+    if found.lo is None:
+        return None, None
+    lo, hi = base64.b64decode(found.lo), base64.b64decode(found.hi)
+    if most is None:
+        return lo, hi
+    if kind == "binary":
+        return lo[:most], _bytes_above(hi, most)
+    try:
+        above = _text_above(hi.decode(), most)
+        return lo.decode()[:most].encode(), None if above is None else above.encode()
+    except UnicodeDecodeError:
+        return None, None
+
+
+def _bytes_above(value: bytes, most: int) -> bytes | None:
+    """At most so many bytes that are not below the value; None if there are none."""
+    if len(value) <= most:
+        return value
+    start = value[:most].rstrip(b"\xff")
+    return bytes([*start[:-1], start[-1] + 1]) if start else None
+
+
+def _text_above(value: str, most: int) -> str | None:
+    """At most so many characters that are not below the value; None if there are none."""
+    if len(value) <= most:
+        return value
+    start = value[:most].rstrip(chr(_LAST))
+    if not start:
+        return None
+    following = ord(start[-1]) + 1
+    return start[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)

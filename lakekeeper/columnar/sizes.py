@@ -1,0 +1,79 @@
+"""How many bytes a column of a row group takes in memory, as far as its footer shows.
+
+numbers                          their width
+text read as a dictionary        its encoded bytes, and a number for each row
+text stored one by one           its encoded bytes, and an offset for each row
+text stored with a dictionary    not known: a few bytes of the file may mean a long text in each row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakekeeper.columnar.values import is_text
+
+_NUMBER = 4  # bytes of an offset, or of a number that represents a text
+_VALUE = 5  # bytes for each value of a nested column: an offset, and bits
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
+_WIDEST = 16  # a decimal
+_LONG = (
+    1_024  # supposed bytes of a text if its column has no bounds, which a writer leaves out if they are long
+)
+_FOLDED = frozenset(("PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"))
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes in memory: an upper bound if ``sure``, otherwise an estimate."""
+
+    bytes: int
+    sure: bool = True
+
+
+def size_of(chunks: Sequence[pq.ColumnChunkMetaData], rows: int, kind: pa.DataType) -> Size:
+    """The size of a column that is read as this type, from the footer's facts of its columns of Parquet.
+
+    Without one, the file lacks the column.
+    """
+    if pa.types.is_nested(kind):
+        leaves = [_leaf(chunk) for chunk in chunks]
+        return Size(sum(leaf.bytes for leaf in leaves), all(leaf.sure for leaf in leaves))
+    if pa.types.is_dictionary(kind):
+        size = sum(int(chunk.total_uncompressed_size) for chunk in chunks)
+        return Size(_NUMBER * rows + size, "DELTA_BYTE_ARRAY" not in (e for c in chunks for e in c.encodings))
+    if is_text(kind):
+        return _text(chunks[0], rows, _NUMBER) if chunks else Size(_NUMBER * rows)
+    return Size(rows * max(kind.bit_width, 8) // 8)
+
+
+def _leaf(chunk: pq.ColumnChunkMetaData) -> Size:
+    """A leaf of a nested column. Its values include NULLs and empty lists."""
+    count = int(chunk.num_values)
+    if chunk.physical_type == "BYTE_ARRAY":
+        return _text(chunk, count, _VALUE)
+    width = _WIDEST if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(chunk.physical_type, 8)
+    return Size(count * (width + _VALUE))
+
+
+def _text(chunk: pq.ColumnChunkMetaData, count: int, beside: int) -> Size:
+    encoded = int(chunk.total_uncompressed_size)
+    if _FOLDED.isdisjoint(chunk.encodings):
+        return Size(encoded + beside * count)
+    return Size(max(encoded, _length(chunk) * count) + beside * count, sure=False)
+
+
+def _length(chunk: pq.ColumnChunkMetaData) -> int:
+    """Bytes of a text, as short as the shorter bound: one text that is longer than the others says little of them."""
+    found = chunk.statistics if chunk.is_stats_set else None
+    if found is None or not found.has_min_max:
+        return _LONG if found is not None and found.num_values else 0
+    return min(map(_bytes, (found.min_raw, found.max_raw)))
+
+
+def _bytes(bound: Any) -> int:
+    return len(bound) if isinstance(bound, (bytes, str)) else _WIDEST

@@ -1,0 +1,70 @@
+"""Repeated long texts are decoded in slices: all at once they overflow 32-bit offsets, or the memory of a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.columnar import merge as merging
+from lakekeeper.columnar.decoded import fitting, slices
+from lakekeeper.columnar.merge import merge
+from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+from tests.sampling import fewer
+
+TEXTS = [letter * size for letter, size in (("a", 3), ("b", 1_000), ("", 0), ("c", 2_000))]
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+
+
+@settings(max_examples=fewer(200), deadline=None)
+@given(st.lists(st.lists(st.none() | st.integers(0, 3), max_size=9), max_size=4), st.integers(0, 9_000))
+def test_slices_hold_all_rows_and_fit(chunks: list[list[int | None]], most: int) -> None:
+    column = pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(pa.array(some, pa.int32()), pa.array(TEXTS)) for some in chunks],
+        _DICTIONARY,
+    )
+    rows = pa.table({"k": range(len(column)), "s": column, "t": column})
+    found = list(slices(rows, most, longest=5))
+    assert [row for some in found for row in some.to_pylist()] == rows.to_pylist()
+    for some in found:
+        size = sum(2 * (4 + len(text or "")) for text in some["s"].to_pylist())
+        assert 1 <= some.num_rows <= 5
+        assert some.num_rows == 1 or size <= most
+        assert fitting(some, size) == some.num_rows
+
+
+@pytest.mark.parametrize("by", ["memory", "scratch files"])
+def test_a_row_group_holds_no_more_text_than_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 8 << 20)
+    if by == "scratch files":
+        monkeypatch.setattr(merging, "MEMORY_BYTES", 1 << 20)
+        monkeypatch.setattr(merging, "SKEW", 40)
+        monkeypatch.setattr(merging, "REREAD", 0.0)
+    rng = np.random.default_rng(0)
+    order, which = rng.permutation(40_000), rng.integers(0, 4, 40_000)
+    texts = pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array(TEXTS))
+    path = str(tmp_path / "in.parquet")
+    pq.write_table(pa.table({"k": order, "s": texts.cast(pa.string())}), path)
+    task = FileMerge(
+        inputs=(FileInput(path),),
+        columns=(FileColumn("k", "int64"), FileColumn("s", "string")),
+        key=(0,),
+        folder=str(tmp_path / "out"),
+        name="{id}{codec}.parquet",
+        target_bytes=1 << 30,
+        row_group_bytes=1 << 27,
+    )
+    (file,) = merge(task)
+    read = pq.ParquetFile(file.path)
+    sizes = [read.read_row_group(g)["s"].nbytes for g in range(read.num_row_groups)]
+    assert max(sizes) <= merging.MEMORY_BYTES * (0.51 if by == "memory" else merging.SKEW)
+    found = read.read()
+    assert found["k"].to_pylist() == list(range(40_000))
+    assert found["s"].to_pylist() == [TEXTS[i] for i in which[np.argsort(order)]]

@@ -1,0 +1,176 @@
+"""The memory of a merge is bounded where footers do not show how much memory its rows take."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from lakekeeper.columnar import inputs
+from lakekeeper.columnar import merge as merging
+from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
+from lakekeeper.columnar.inputs import Inputs
+from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.values import Declined
+from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+
+MEMORY = 8 << 20
+RNG = np.random.default_rng(1)
+TEXT, KEY = FileColumn("s", "string"), FileColumn("k", "int64")
+
+
+def repeated(values: list[str], rows: int) -> pa.Array:
+    numbers = pa.array(RNG.integers(0, len(values), rows), pa.int32())
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(values)).cast(pa.string())
+
+
+def small_files(folder: Path) -> None:
+    for number in range(100):
+        texts = [RNG.bytes(256).hex() for _ in range(1_000)]
+        data = {"k": RNG.integers(0, 1 << 40, 1_000), "s": texts}
+        pq.write_table(pa.table(data), folder / f"{number}.parquet", use_dictionary=False)
+
+
+def text_key(folder: Path) -> None:
+    for number in range(2):
+        texts = repeated([f"tenant-{i:03}-" * 20 for i in range(300)], 200_000)
+        pq.write_table(pa.table({"s": texts}), folder / f"{number}.parquet")
+
+
+def long_texts_between_short_ones(folder: Path) -> None:
+    texts = repeated(["a", *(f"m{i}" * 1_000 for i in range(20)), "z"], 30_000)
+    pq.write_table(pa.table({"s": texts}), folder / "0.parquet")
+
+
+def repeated_columns(folder: Path) -> None:
+    texts = repeated([RNG.bytes(200).hex() for _ in range(50)], 200_000)
+    data = {"k": RNG.permutation(200_000), "s": texts, "t": texts}
+    pq.write_table(pa.table(data), folder / "0.parquet")
+
+
+def nested(folder: Path) -> None:
+    texts = repeated([RNG.bytes(100).hex() for _ in range(50)], 200_000)
+    data = {"k": RNG.permutation(200_000), "in": pa.StructArray.from_arrays([texts], ["s"])}
+    pq.write_table(pa.table(data), folder / "0.parquet")
+
+
+CASES: dict[Callable[[Path], None], tuple[FileColumn, ...]] = {
+    small_files: (KEY, TEXT),
+    text_key: (TEXT,),
+    long_texts_between_short_ones: (TEXT,),
+    repeated_columns: (KEY, TEXT, FileColumn("t", "string")),
+    nested: (KEY, FileColumn("in", "struct", children=(TEXT,))),
+}
+RUN = """
+import sys
+import pyarrow as pa
+from lakekeeper.columnar import merge as merging
+from lakekeeper.core.model.file_merge import FileMerge
+merging.MEMORY_BYTES = int(sys.argv[2])
+merging.merge(FileMerge.from_json(open(sys.argv[1]).read()))
+print(pa.default_memory_pool().max_memory())
+"""
+
+
+def task_of(folder: Path, columns: tuple[FileColumn, ...], **how: Any) -> FileMerge:
+    return FileMerge(
+        inputs=tuple(FileInput(str(path)) for path in sorted(folder.glob("*.parquet"))),
+        columns=columns,
+        key=how.get("key", (0,)),
+        folder=str(folder / "out"),
+        name="{id}{codec}.parquet",
+        target_bytes=1 << 30,
+        row_group_bytes=1 << 27,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_rows_of_unknown_size_take_little_more_than_the_memory(
+    tmp_path: Path, case: Callable[[Path], None]
+) -> None:
+    case(tmp_path)
+    task = task_of(tmp_path, CASES[case])
+    (tmp_path / "task").write_text(task.to_json())
+    given = [sys.executable, "-c", RUN, str(tmp_path / "task"), str(MEMORY)]
+    peak = int(subprocess.run(given, check=True, capture_output=True, text=True).stdout)
+    assert peak <= 4 * MEMORY
+    found = [pq.ParquetFile(path).read() for path in (tmp_path / "out").iterdir()]
+    before = pa.concat_tables(pq.ParquetFile(each.path).read() for each in task.inputs)
+    by = [(task.columns[0].name, "ascending")]
+    (first,) = found
+    assert first.column(0).to_pylist() == before.sort_by(by).column(0).to_pylist()
+
+
+@pytest.mark.parametrize("files", [LocalFiles(), StoreFiles(pafs.LocalFileSystem())], ids=["disk", "store"])
+@pytest.mark.parametrize("key", [(0,), (1,), ()])
+def test_a_row_group_that_is_read_in_pieces_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Files, key: tuple[int, ...]
+) -> None:
+    """Deleted rows, missing columns, and dictionaries are those of their rows."""
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 200_000)
+    monkeypatch.setattr(merging, "SKEW", 1e9)
+    rows = 3_000
+    data = {
+        "k": RNG.permutation(rows),
+        "s": repeated(["a" * 300, "b", "c" * 900], rows),
+        "in": pa.StructArray.from_arrays([repeated(["x", "y" * 500], rows)], ["s"]),
+    }
+    table = pa.table(data)
+    pq.write_table(table, tmp_path / "0.parquet", row_group_size=1_700)
+    dead = sorted(RNG.choice(rows, 400, replace=False).tolist())
+    columns = (KEY, TEXT, FileColumn("in", "struct", children=(TEXT,)), FileColumn("new", "int32"))
+    plain = task_of(tmp_path, columns, key=key)
+    deleted = inputs.pack(np.array(dead, np.int64))
+    task = replace(plain, inputs=(FileInput(plain.inputs[0].path, rows, deleted),))
+    (tmp_path / "out").mkdir()
+    found = [row for file in merge(task, files=files) for row in pq.ParquetFile(file.path).read().to_pylist()]
+    gone = set(dead)
+    live = [{**row, "new": None} for i, row in enumerate(table.to_pylist()) if i not in gone]
+    if key:
+        name = columns[key[0]].name
+        assert [row[name] for row in found] == sorted(row[name] for row in live)
+        found, live = (sorted(some, key=lambda row: row["k"]) for some in (found, live))
+    assert found == live
+
+
+def test_a_row_group_of_a_store_that_does_not_fit_is_declined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "MEMORY_BYTES", MEMORY)
+    monkeypatch.setattr(inputs, "AHEAD", MEMORY // 4)
+    long_texts_between_short_ones(tmp_path)
+    task = task_of(tmp_path, (TEXT,))
+    with pytest.raises(Declined, match="do not fit in memory"):
+        merge(task, files=StoreFiles(pafs.LocalFileSystem()))
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_sizes_are_bounds_where_the_footer_has_them(tmp_path: Path) -> None:
+    """So that row groups of numbers, distinct texts and short dictionaries are read at once."""
+    rows = 5_000
+    data = {
+        "k": pa.array(range(rows), pa.int64()),
+        "s": [RNG.bytes(20).hex() for _ in range(rows)],
+        "t": repeated(["a" * 200, "b"], rows),
+        "list": [[1, 2]] * rows,
+    }
+    pq.write_table(pa.table(data), tmp_path / "0.parquet", use_dictionary=["t"])
+    integers = FileColumn("list", "list", children=(FileColumn("element", "int64"),))
+    task = task_of(tmp_path, (KEY, TEXT, FileColumn("t", "string"), integers))
+    opened = Inputs(task, LocalFiles())
+    try:
+        (group,) = opened.groups()
+        size, unsure = opened.sizes(group)
+        assert not unsure
+        assert opened.read(group).nbytes <= size <= 1.3 * opened.read(group).nbytes
+    finally:
+        opened.close()

@@ -1,0 +1,55 @@
+"""Truncated bounds of text and bytes: never narrower than the values, and as Iceberg's writer truncates them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from lakekeeper.core.model.file_merge import ColumnStats, FileColumn
+from lakekeeper_iceberg.text_bounds import set_bounds, text_bounds
+
+LAST = "\U0010ffff"
+
+
+def bounds_of(kind: str, lo: bytes, hi: bytes, mode: str = "truncate(3)") -> Any:
+    stats = ColumnStats(base64.b64encode(lo).decode(), base64.b64encode(hi).decode(), 0)
+    return dict(text_bounds([FileColumn("c", kind, 7)], [stats], lambda _: mode)).get(7)
+
+
+@pytest.mark.parametrize(
+    "kind, hi, above",
+    [
+        ("string", "abc", "abc"),
+        ("string", "abcd", "abd"),
+        ("string", "a" + LAST * 5, "b"),
+        ("string", LAST * 4, None),
+        ("string", LAST * 3, LAST * 3),
+        ("string", "ab\ud7ffz", "ab\ue000"),
+        ("string", "😀😀😀😀", "😀😀😁"),
+        ("binary", b"\xff" * 4, None),
+        ("binary", b"\xff" * 3, b"\xff" * 3),
+        ("binary", b"a\xff\xff\x00", b"b"),
+    ],
+)
+def test_an_upper_bound_is_not_below_the_value(kind: str, hi: Any, above: Any) -> None:
+    value, wanted = (end.encode() if isinstance(end, str) else end for end in (hi, above))
+    assert bounds_of(kind, b"abcd", value) == (b"abc", wanted)
+    assert wanted is None or wanted >= value
+
+
+def test_the_mode_of_a_column_decides() -> None:
+    assert bounds_of("string", b"abcd", b"abcd", "full") == (b"abcd", b"abcd")
+    assert bounds_of("string", b"abcd", b"abcd", "counts") is None
+    assert bounds_of("string", b"\xff\xff", b"\xff\xff") == (None, None)  # not UTF-8
+
+
+def test_bounds_that_are_not_known_are_removed() -> None:
+    plain = {
+        "lower-bounds": {"keys": [1, 2], "values": ["00", "61"]},
+        "upper-bounds": {"keys": [1, 2], "values": ["01", "62"]},
+    }
+    set_bounds(plain, {2: (b"A", None), 3: (b"B", b"C")})
+    assert plain["lower-bounds"] == {"keys": [1, 2, 3], "values": ["00", "41", "42"]}
+    assert plain["upper-bounds"] == {"keys": [1, 3], "values": ["01", "43"]}
