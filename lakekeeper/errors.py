@@ -25,12 +25,14 @@ from typing import Any
 
 from lakekeeper.redaction import HIDDEN, names_a_secret, redacted
 
+_LONGEST_MESSAGE, _LONGEST_VALUE = 10_000, 500  # characters
+
 
 class LakekeeperError(Exception):
     """Base class of all errors that lakekeeper raises deliberately. Secrets in the message are hidden."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(redacted(message))
+        super().__init__(_cut(redacted(message), _LONGEST_MESSAGE))
 
 
 class TableError(LakekeeperError):
@@ -62,7 +64,8 @@ class OptionError(LakekeeperError):
     """An invalid value from a call, conf, property or command line."""
 
     def __init__(self, key: str, value: object, expected: str) -> None:
-        shown = repr(HIDDEN) if names_a_secret(key) else "nothing" if value is None else repr(value)
+        quoted = "nothing" if value is None else _cut(redacted(repr(value)), _LONGEST_VALUE)
+        shown = repr(HIDDEN) if names_a_secret(key) else quoted
         super().__init__(f"{key}: got {shown}, expected {expected}")
         self.key = key
         self.value = value
@@ -177,7 +180,12 @@ def _line(name: str, message: str) -> str:
     first = next(iter(lines), "")
     if first.startswith(_OF_A_WORKER):
         first = _raised(lines) or first
-    return redacted(f"{simple}: {first}") if first and first != "None" else simple
+    return _cut(redacted(f"{simple}: {first}"), _LONGEST_MESSAGE) if first and first != "None" else simple
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning of a text that is too long. It must be redacted: a part of a secret is not recognised as one."""
+    return text if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"
 
 
 def _raised(lines: Sequence[str]) -> str:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper.core.config.options import resolve
 from lakekeeper.errors import AdapterError, NotFound, OptionError, reason
 from lakekeeper.redaction import names_a_secret, redacted
+from tests.linear import assert_linear
 
 VALUE = "hunter2-Zq9/x"
 
@@ -50,6 +57,18 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
         "k = 5 AND author@example.org is what the predicate says",
         "commit.retry.num-retries: got 'x', expected a whole number",
         "bucket(16, k)=3/part.parquet",
+        "token_count > 3 AND password IS NULL AND secret <> 5",
+        "SELECT token, max(secret) FROM db.tokens JOIN db.passwords USING (k) GROUP BY token",
+        "ALTER TABLE db.tokens CLUSTER BY (private_id, key, token)",
+        "ice.db.tokens: snapshot 7152 is no ancestor of the current one",
+        "NotFound: db.access_tokens: no such Iceberg table",
+        "InvalidTokenException: expired",
+        "ExpiredToken: The provided token has expired",
+        "struct<id:bigint,token:string,secret:array<int>>",
+        "the cluster key: got 'x', expected a column",
+        "http://nessie:19120/iceberg/main@abc was not found",
+        "s3a://bucket/t/mail=a@b/part-0.parquet",
+        "Basic checks failed; the bearer of the name is unknown; a Bearer token was refused",
     ],
 )
 def test_text_without_a_secret_stays(text: str) -> None:
@@ -66,8 +85,172 @@ def test_the_value_of_a_secret_conf_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["credential", "spark.sql.catalog.r.token", "fs.s3a.access.key", "header.Api-Key"]
+    "key",
+    [
+        *("credential", "spark.sql.catalog.r.token", "fs.s3a.access.key", "header.Api-Key", "sas", "sig"),
+        *("s3.sse.key", "spark.hadoop.fs.s3a.encryption.key", "fs.gs.auth.service.account.private.key"),
+        *(
+            "fs.azure.sas.container.account",
+            "spark.sql.catalog.r.header.Authorization",
+            "keystore.passphrase",
+        ),
+    ],
 )
 def test_names_of_secrets(key: str) -> None:
     assert names_a_secret(key)
-    assert not names_a_secret("cluster-by")
+
+
+@pytest.mark.parametrize(
+    "key", ["cluster-by", "key", "kms.key-id", "encryption.key-id", "design", "sash", "primary.key"]
+)
+def test_names_of_other_options(key: str) -> None:
+    assert not names_a_secret(key)
+
+
+_NAMES = st.sampled_from(
+    ["password", "PASSWD", "my.jdbc.pwd", "client_secret", "s3.secret-access-key", "fs.s3a.encryption.key",
+     "fs.azure.account.key.a.dfs", "X-Auth-Token", "passphrase", "x_api_key", "sig", "Authorization"]
+)  # fmt: skip
+_SOLID = "abzXY019+/=.~-_"  # characters of a secret in any form
+_MORE = ",)]};(:@#!$*|^?<{["  # and those that end other texts
+_QUOTED = " \t\\'\"&"
+
+
+def _secret(characters: str) -> st.SearchStrategy[str]:
+    """A secret that has more than punctuation at its end, and that does not occur elsewhere."""
+    return st.text(characters, max_size=20).map(lambda text: f"Q7{text}7Q")
+
+
+def _escaped(secret: str, times: int) -> str:
+    for _ in range(times):
+        secret = json.dumps(secret)[1:-1]
+    return secret
+
+
+@given(name=_NAMES, secret=_secret(_SOLID + _MORE))
+@pytest.mark.parametrize(
+    "form",
+    [
+        "jdbc:postgresql://db/meta?user=a&{name}={secret}&ssl=1",
+        "?{name}={secret}",
+        "{name}={secret}",
+        "{name} = {secret}",
+        "{name}: {secret}",
+        "x: 1\n  {name}: {secret}\ny: 2",
+        "GET failed: {name}: {secret}",
+        "Map(a -> b, {name} -> {secret})",
+        "Map({name} -> {secret}, a -> b)",
+        "submit --{name} {secret} --x",
+        "submit --{name}={secret} --x",
+        "{name}=>{secret}",
+        "{name}: Bearer {secret}",
+        "Bearer {secret}",
+        "-----BEGIN RSA PRIVATE KEY-----\n{secret}\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_no_secret_survives(form: str, name: str, secret: str) -> None:
+    if form == "Bearer {secret}":
+        secret = "".join(c for c in secret if c in _SOLID + "Q7")
+    # Without quotes, ``,name=`` and ``;name=`` begin the next option.
+    if "=" in secret and any(c in secret for c in ",;"):
+        secret = secret.replace("=", "")
+    if "->" in form:
+        secret = secret.replace(",", "")
+    _assert_hidden(form.format(name=name, secret=secret), secret)
+
+
+@given(name=_NAMES, secret=_secret(_SOLID + _MORE + _QUOTED))
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_no_secret_in_json_survives(times: int, name: str, secret: str) -> None:
+    text = json.dumps({"a": 1, name: secret, "b": "c"})
+    for _ in range(times - 1):
+        text = json.dumps(text)
+    hidden = redacted(text)
+    assert _escaped(secret, times) not in hidden
+    found: Any = hidden
+    for _ in range(times):  # it can still be read
+        found = json.loads(found)
+    assert found == {"a": 1, name: "***", "b": "c"}
+
+
+@given(name=_NAMES, secret=_secret(_SOLID + _MORE + " \t&"), q=st.sampled_from("'\""))
+@pytest.mark.parametrize(
+    "form",
+    [
+        "OPTIONS (url 'x', {q}{name}{q} {q}{secret}{q}, a 'b')",
+        "OPTIONS ({name} {q}{secret}{q})",
+        "TBLPROPERTIES ({q}{name}{q} = {q}{secret}{q}, 'a' = 'b')",
+        "CALL p({name} => {q}{secret}{q})",
+        "({q}{name}{q}, {q}{secret}{q})",
+        "{name}={q}{secret}{q}",
+        "{q}{name}{q}: {q}{secret}{q}",
+        "{name}: {q}{secret}{q}",
+        "{q}{name}{q} -> {q}{secret}{q}",
+        "--{name} {q}{secret}{q}",
+    ],
+)
+def test_no_quoted_secret_survives(form: str, q: str, name: str, secret: str) -> None:
+    _assert_hidden(form.format(name=name, secret=secret, q=q), secret)
+
+
+@given(name=_NAMES, secret=_secret(_SOLID + _MORE + _QUOTED))
+def test_no_secret_with_quotes_survives(name: str, secret: str) -> None:
+    spark = secret.replace("\\", "\\\\").replace("'", "\\'")
+    _assert_hidden(f"OPTIONS ({name} '{spark}')", spark)
+    ansi = secret.replace("\\", "").replace("'", "''")
+    _assert_hidden(f"'{name}' = '{ansi}', 'a' = 'b'", ansi)
+    braces = secret.replace("}", "}}")
+    _assert_hidden(f"jdbc:sqlserver://h;user=a;{name}={{{braces}}};x=1", braces)
+
+
+@given(secret=_secret(_SOLID + ",)]}(:@#!$*|^?<{["))
+@pytest.mark.parametrize(
+    "form", ["https://user:{}@host/x", "jdbc:oracle:thin:scott/{}@db:1521", "jdbc:mysql://root:{}@h/db"]
+)
+def test_no_password_of_a_url_survives(form: str, secret: str) -> None:
+    hidden = _assert_hidden(form.format(secret), secret)
+    assert hidden.endswith(form.partition("}")[2])
+
+
+@given(name=_NAMES, secret=_secret("abzXY019.~-_"))
+def test_no_secret_in_an_encoded_url_survives(name: str, secret: str) -> None:
+    hidden = _assert_hidden(f"https://h/?u=x%26{name}%3D{secret}%2B%3D%26a%3D1", secret)
+    assert hidden == f"https://h/?u=x%26{name}%3D***%26a%3D1"
+
+
+def _assert_hidden(text: str, secret: str) -> str:
+    hidden = redacted(text)
+    assert secret not in hidden, hidden
+    assert secret[2:-2] not in hidden or len(secret) < 12, hidden
+    assert "***" in hidden
+    assert redacted(hidden) == hidden
+    return hidden
+
+
+_PIECES = (
+    *("a", "token", "token ", "token=", "token: ", "'token':", "token -> ", "token,", "token{", "password={"),
+    *("token='\\", "://", "://a@", "://a:", "@", "jdbc:oracle:a:", "Bearer ", "-----BEGIN PRIVATE KEY"),
+    *("\\", "'", ";a", ",a", ", ", " ", "-", "access.", "%3D", "="),
+)
+
+
+@pytest.mark.parametrize("piece", _PIECES)
+@pytest.mark.parametrize("start", ["", "password=", "password -> ", "'password' '"])
+def test_a_long_text_is_read_once(start: str, piece: str) -> None:
+    assert_linear(redacted, lambda n: start + piece * (n // len(piece)))
+
+
+def test_a_long_property_is_ignored_in_short_time() -> None:
+    def resolved(text: str) -> None:
+        assert len(resolve(properties={"lakekeeper.auto.verbs": text}, lenient=True).ignored) == 1
+
+    assert_linear(resolved, lambda n: "a" * n)
+
+
+def test_a_long_text_is_cut_after_its_secrets_are_hidden() -> None:
+    error = OptionError("verbs", "x" * 490 + f" https://user:{'S' * 100_000}@host", "a verb")
+    assert len(str(error)) < 1_000
+    assert "SS" not in str(error)
+    assert len(str(error.value)) > 100_000
+    assert len(str(AdapterError("x " * 100_000))) < 11_000
+    assert len(reason(RuntimeError("x " * 100_000))) < 11_000

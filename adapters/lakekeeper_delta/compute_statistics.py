@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_FILES = 5_000
 """Files of one commit: the driver holds an action of each."""
 _NAMED_COLUMNS = "delta.dataSkippingStatsColumns"
-_CHAR = re.compile(r"CHAR_VARCHAR_TYPE_STRING[^}]*\bchar\(")
+_CHAR = re.compile(r"CHAR_VARCHAR_TYPE_STRING(?:(?!CHAR_VARCHAR_TYPE_STRING)[^}])*?\bchar\(")
 _FILE = "__lakekeeper_file"
 _COMPLETE = "each file has the statistics that are wanted of it"
 _LACKING = "{files:count file} without statistics, or without those of a column that they are wanted of"

@@ -118,7 +118,7 @@ def refused(table: str, error: BaseException, protocol: Callable[[], str] = str)
         ):
             advice = "this Delta Lake does not know these versions, or the feature lists contradict them"
             return Unsupported(table, f"protocol {protocol()}".rstrip(), f"{advice}; nothing was written")
-        unknown_type = re.search(r"INVALID_JSON_DATA_TYPE\].*'(.+?)' to a data type", message)
+        unknown_type = re.search(r"INVALID_JSON_DATA_TYPE\].*'([^'\n]+)' to a data type", message)
         if unknown_type:
             return Unsupported(
                 table, f"column type {unknown_type[1]}", "Spark does not know it; nothing was written"

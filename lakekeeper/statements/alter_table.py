@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +12,13 @@ from lakekeeper.errors import NotFound, OptionError
 from lakekeeper.spark.parsed import Node, dotted, table_parts
 from lakekeeper.spi import Observer
 from lakekeeper.statements.result_rows import KEY, MERGE, as_frame
+from lakekeeper.statements.sql_text import Token, text_of, tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SYNTAX = "ALTER TABLE [IF EXISTS] <table> RECLUSTER [FINAL] [WHERE <predicate>]"
-_BLANK = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?:.|\n)*?\*/)"
-_NAME = r"(?:`(?:[^`]|``)+`|[\w\-]+)"
-_RECLUSTER = re.compile(
-    rf"{_BLANK}*ALTER{_BLANK}+TABLE{_BLANK}+(?P<if_exists>IF{_BLANK}+EXISTS{_BLANK}+)?"
-    rf"(?P<table>{_NAME}(?:{_BLANK}*\.{_BLANK}*{_NAME})*){_BLANK}+RECLUSTER\b(?P<rest>.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_REST = re.compile(
-    rf"{_BLANK}*(?P<final>FINAL\b)?{_BLANK}*(?:WHERE\b(?P<where>.*?\S.*?))?{_BLANK}*;?{_BLANK}*",
-    re.IGNORECASE | re.DOTALL,
-)
+_MENTIONED = re.compile(r"\bRECLUSTER\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +33,55 @@ class Recluster:
 
 def reclustered_table(spark: SparkSession, statement: str) -> Recluster | None:
     """The statement as a request; None for another statement. Raises OptionError for invalid clauses."""
-    found = _RECLUSTER.fullmatch(statement)
-    if found is None:
+    if _MENTIONED.search(statement) is None:
         return None
-    rest = _REST.fullmatch(found["rest"])
-    if rest is None:
-        raise OptionError("statement", found["rest"].strip(), f"{_SYNTAX}; found after RECLUSTER")
-    where = rest["where"].strip() if rest["where"] else None
-    name = dotted(table_parts(spark, found["table"]))
-    return Recluster(name, where, rest["final"] is not None, found["if_exists"] is not None)
+    words = list(tokens(statement))
+    named = _named(words)
+    if named is None:
+        return None
+    name, rest, if_exists = named
+    final = bool(rest) and rest[0].says("FINAL")
+    where = _predicate(statement, rest[1:] if final else rest)
+    return Recluster(dotted(table_parts(spark, text_of(statement, name))), where, final, if_exists)
+
+
+def _named(words: Sequence[Token]) -> tuple[Sequence[Token], Sequence[Token], bool] | None:
+    """(the table's name, what follows RECLUSTER, whether IF EXISTS is given); None for another statement."""
+    if [token.text.upper() for token in words[:2]] != ["ALTER", "TABLE"]:
+        return None
+    if_exists = len(words) > 3 and words[2].says("IF") and words[3].says("EXISTS")
+    first = 4 if if_exists else 2
+    after = _name_end(words, first)
+    if after == first or after >= len(words) or not words[after].says("RECLUSTER"):
+        return None
+    return words[first:after], words[after + 1 :], if_exists
+
+
+def _name_end(words: Sequence[Token], at: int) -> int:
+    """The index after the table's name that begins at ``at``: parts with dots between them; a part may have hyphens."""
+    wanted = True  # a part, not a dot
+    while at < len(words):
+        token, before = words[at], words[at - 1]
+        joined = token.start == before.end and (before.kind == "word" or before.is_sign("-"))
+        part = token.kind in ("word", "quoted") or token.is_sign("-")
+        if part and (wanted or (joined and token.kind != "quoted")):
+            wanted = False
+        elif token.is_sign(".") and not wanted:
+            wanted = True
+        else:
+            break
+        at += 1
+    return at
+
+
+def _predicate(statement: str, rest: Sequence[Token]) -> str | None:
+    """The predicate of the WHERE that may end the statement. Raises OptionError for another clause."""
+    clause = rest[:-1] if rest and rest[-1].is_sign(";") else rest
+    if not clause:
+        return None
+    if len(clause) == 1 or not clause[0].says("WHERE"):
+        raise OptionError("statement", text_of(statement, rest), f"{_SYNTAX}; found after RECLUSTER")
+    return text_of(statement, clause[1:])
 
 
 def recluster(

@@ -4,6 +4,10 @@ Spark runs the statement unchanged. If it loses a race only to lakekeeper's own 
 statement has the same effect on the new files and is retried. If another writer committed too, the error is raised,
 because only the user can decide whether the statement still applies.
 
+With ``spark.wap.branch`` or ``spark.wap.id`` set, Iceberg's writers may commit to a branch or to a staged snapshot, of
+which the table's versions say nothing: the statement is then run as it would be without lakekeeper. So is a statement
+that names a branch.
+
 A table that lakekeeper cannot open, or a property that it does not know, does not make the statement fail: it then runs
 as it would without lakekeeper, and a warning is logged.
 """
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger("lakekeeper")
+_WRITE_AUDIT_PUBLISH = ("spark.wap.branch", "spark.wap.id")
 
 
 def run_guarded(
@@ -44,7 +49,7 @@ def run_guarded(
     Each retry is logged and reported to ``observer`` as ``conflict``. After the last retry, and for every other
     failure, raises the statement's own error.
     """
-    guard = _guard(spark, target, options)
+    guard = None if _writes_elsewhere(spark, target) else _guard(spark, target, options)
     if guard is None:
         return spark.sql(statement)
     adapter = guard.opened.adapter
@@ -109,6 +114,14 @@ class _Guard:
             return changes if changes.only_our_rewrites else None
         except Exception:
             return None
+
+
+def _writes_elsewhere(spark: SparkSession, target: str) -> bool:
+    """Whether the session's statements may not change the version of the table that all others read."""
+    found = next((key for key in _WRITE_AUDIT_PUBLISH if spark.conf.get(key, None) is not None), None)
+    if found is not None:
+        _LOG.debug("%s: the statement is not run again if it loses to a rewrite: %s is set", target, found)
+    return found is not None
 
 
 def _guard(spark: SparkSession, target: str, options: Mapping[str, Any] | None) -> _Guard | None:

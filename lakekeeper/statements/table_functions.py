@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.parsed import Node, arguments, evaluated
 from lakekeeper.statements.procedures import Call, run_call
+from lakekeeper.statements.sql_text import tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,6 @@ FUNCTIONS: Mapping[str, str] = {
 """Table function → procedure with the same arguments; only those that change nothing."""
 
 _NAMED = re.compile(rf"\b({'|'.join(FUNCTIONS)})\b", re.IGNORECASE)
-_NO_CODE = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[()]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def _uses(statement: str, plan: Node) -> list[_Use]:
 def _closing(statement: str, start: int) -> int:
     """The end of the call that begins at ``start``: after its closing parenthesis."""
     depth = 0
-    for token in _NO_CODE.finditer(statement, start):
-        depth += {"(": 1, ")": -1}.get(token[0], 0)
-        if token[0] == ")" and not depth:
-            return token.end()
+    for token in tokens(statement, start):
+        depth += token.is_sign("(") - token.is_sign(")")
+        if token.is_sign(")") and not depth:
+            return token.end
     raise OptionError("statement", statement[start : start + 60], "a closing parenthesis")

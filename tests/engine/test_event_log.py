@@ -10,9 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakekeeper.core.workload.plan_scans import sightings
 from lakekeeper.core.workload.workload import Span, Workload
 from lakekeeper.engine.event_log import read_workload, read_workloads
 from lakekeeper.errors import OptionError
+from tests.linear import assert_linear
 
 UI = "org.apache.spark.sql.execution.ui."
 DELTA = ("spark_catalog.db.t", "db.t", "file:/wh/t")
@@ -202,6 +204,14 @@ def test_an_iceberg_scan_is_read_from_its_text(tmp_path: Path) -> None:
     (one,) = read_workload([tmp_path / "app"], "ice.db.t", ["ice.db.t", "db.t"]).scans
     assert one.filters == {"c": (Span("a, b=3", "a, b=3"),), "k": (Span("3", None),)}
     assert one.files_read == 3
+
+
+@pytest.mark.parametrize("piece", ["a", ", filters=", "IcebergScan(table=", ", k = 'a'"])
+def test_a_long_text_of_a_scan_is_read_once(piece: str) -> None:
+    def text(size: int) -> str:  # cut off before its end, as Spark cuts long texts
+        return "IcebergScan(table=ice.db.t, filters=" + piece * (size // len(piece))
+
+    assert_linear(lambda found: list(sightings({"nodeName": "BatchScan t", "simpleString": found})), text)
 
 
 def test_a_saved_workload_is_read_back(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ TRASH = "trash"
 _LOCATION = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(/.*)?", re.DOTALL)
 _SAME = {"s3n": "s3", "s3a": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 """Different schemes of one store."""
-_BLOB = re.compile(r"(?<=@)([^.]+)\.blob\.")
+_BLOB = re.compile(r"(?<=@)([^.@]+)\.blob\.")
 """An account of Azure by its other endpoint: ``wasbs://c@a.blob.…`` is ``abfss://c@a.dfs.…``."""
 
 

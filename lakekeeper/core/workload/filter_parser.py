@@ -59,12 +59,15 @@ _SET = re.compile(_COLUMN + r" INSET ")
 _NULLNESS = re.compile(_COLUMN + r" IS (?P<no>NOT )?NULL")
 _LIKE = re.compile(_COLUMN + r" (?P<no>NOT )?LIKE '(?P<text>(?:[^'%]|'(?![,) ]|$))*)%'")
 _CALLED = re.compile(r"(?P<name>isnotnull|isnull|StartsWith)\(" + _COLUMN + r"(?:, (?P<text>[^()]*))?\)")
-_REFERENCE = re.compile(r"([\w.`]+)#\d+")
+# A search begins at the first character of a word only: otherwise its time is quadratic in the length of a text in it.
+_REFERENCE = re.compile(r"(?<![\w.`])([\w.`]+)#\d+")
+_FIRST_ARGUMENT = re.compile(r"(?<!\w)\w+\(([\w.`]+),")
 _END = re.compile(r"$|, |\)| AND | OR ")
 _RAW_END = re.compile(
     r"$|\)| AND | OR |, (?=\(|NOT |[\w.`]+#\d|\w+\()"
 )  # after the bracket of an unquoted value
 _QUOTED_END = re.compile(r"'(?=$|, |\)| AND | OR )")
+_MOST_UNREADABLE = 20  # parts of a list, each of which may be read to the end of the text before it fails
 
 
 class _Unreadable(Exception):
@@ -84,7 +87,7 @@ def pushed_filters(text: str) -> Meaning:
             at += 2  # skip the comma and the space, or go beyond the end
         return both(parts)
     except (_Unreadable, RecursionError):
-        return unknown(re.findall(r"\w+\(([\w.`]+),", inside))
+        return unknown(_FIRST_ARGUMENT.findall(inside))
 
 
 def printed_expressions(text: str) -> Meaning:
@@ -181,16 +184,17 @@ def _closing(text: str, at: int) -> int:
 
 
 def _infix(text: str, *, quoted: bool) -> Meaning:
-    parts, at = [], 0
-    while at < len(text):
+    parts, at, unreadable = [], 0, 0
+    while at < len(text) and unreadable < _MOST_UNREADABLE:
         try:
             part, end = _Infix(text, quoted=quoted).operand(at, negated=False)
             if end != len(text) and text[end : end + 2] != ", ":
                 raise _Unreadable
         except (_Unreadable, RecursionError):
             # Nothing after it can be separated from its own text, but what was parsed so far is kept.
-            rest = text[at:]
-            parts.append(unknown(_REFERENCE.findall(rest)))
+            if not unreadable:
+                parts.append(unknown(_REFERENCE.findall(text, at)))
+            unreadable += 1
             skipped = _next_part(text, at)
             end = skipped if skipped > at else len(text)
         else:

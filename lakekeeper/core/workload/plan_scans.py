@@ -23,10 +23,8 @@ from lakekeeper.errors import OptionError
 FILES = ("number of files read", "number of result data files")
 BYTES = ("size of files read", "total data file size (bytes)", "total data file size")
 _LOCATION = re.compile(r"\[([^\],]+)")
-_ICEBERG = re.compile(
-    r"IcebergScan\(table=(?P<table>[^,]*).*?, filters=(?P<filters>.*?), (?:runtimeFilters|groupedBy)=",
-    re.DOTALL,
-)
+_ICEBERG, _ICEBERG_FILTERS = "IcebergScan(table=", ", filters="
+_ICEBERG_END = re.compile(r", (?:runtimeFilters|groupedBy)=")
 _MOMENTS = re.compile(r"[<,]([^<,:]+):timestamp(?=[,>])")
 # The file indexes that Delta uses for queries; its others belong to its own statements, and to merges.
 _ASKED = ("PreparedDeltaFileIndex", "TahoeLogFileIndex")
@@ -102,8 +100,8 @@ def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
     name, text = str(node.get("nodeName", "")), str(node.get("simpleString", ""))
     metadata = {str(k): str(v) for k, v in dict(node.get("metadata") or {}).items()}
     metrics = {str(m["name"]): int(m["accumulatorId"]) for m in node.get("metrics") or ()}
-    if found := _ICEBERG.search(text):
-        return Sighting((found["table"],), _quoted(iceberg_filters(found["filters"])), metrics)
+    if found := _iceberg(text):
+        return Sighting((found[0],), _quoted(iceberg_filters(found[1])), metrics)
     where = metadata.get("Location", "")
     if "PushedFilters" not in metadata or not where.startswith(_ASKED):
         return None
@@ -115,6 +113,15 @@ def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
     names = (name.rpartition(" ")[2] if name.count(" ") > 1 else "", location[1] if location else "")
     moments = frozenset(_MOMENTS.findall(metadata.get("ReadSchema", "")))
     return Sighting(tuple(filter(None, names)), _quoted(_zoned(both(conditions), moments, zone)), metrics)
+
+
+def _iceberg(text: str) -> tuple[str, str] | None:
+    """(table, filters) of a scan of Iceberg; None for another text."""
+    _, scan, rest = text.partition(_ICEBERG)
+    table = rest.partition(",")[0]
+    _, mark, rest = rest[len(table) :].partition(_ICEBERG_FILTERS)
+    end = _ICEBERG_END.search(rest)
+    return (table, rest[: end.start()]) if scan and mark and end else None
 
 
 def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:

@@ -22,6 +22,7 @@ from lakekeeper.core.vacuum.path_guard import (
     within,
 )
 from lakekeeper.errors import RetentionError
+from tests.linear import assert_linear
 
 HOME = Grounds(("file:/lake/t",), ("_delta_log",))
 BUCKET = Grounds(("s3a://bucket/t", "s3://other/data"), ("metadata",))
@@ -191,3 +192,9 @@ def test_every_permitted_path_is_below_the_root_for_the_file_system_too(steps: l
             plain = path.removeprefix("file:")
             assert posixpath.normpath(plain) == plain
             assert plain.startswith("/lake/t/")
+
+
+@pytest.mark.parametrize("piece", ["a", "@", "@a", ".blob", "/", "://", "%2F", "../"])
+@pytest.mark.parametrize("start", ["", "wasbs://", "/"])
+def test_a_long_path_is_spelled_in_proportion_to_its_length(start: str, piece: str) -> None:
+    assert_linear(spelled, lambda n: start + piece * (n // len(piece)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from lakekeeper.core.workload.filter_parser import iceberg_filters, printed_expressions, pushed_filters
 from lakekeeper.core.workload.predicates import Meaning
 from lakekeeper.core.workload.workload import Span
+from tests.linear import assert_linear
 from tests.sampling import fewer
 
 
@@ -142,3 +144,28 @@ def test_text_with_commas_and_brackets_is_parsed_unchanged(one: str, two: str) -
     meaning = pushed_filters(f"[IsNotNull(a), EqualTo(a,{one}), GreaterThan(b,{two})]")
     assert meaning.filters["a"] == (Span(one, one),)
     assert meaning.filters["b"] == (Span(two, None, after=True),)
+
+
+@pytest.mark.parametrize("read", [pushed_filters, printed_expressions, iceberg_filters])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "a.",
+        "`",
+        "(",
+        "k#1 = ",
+        "(k#1 = 1)x, ",
+        "x ~ 1, ",
+        "EqualTo(k,",
+        "Or(",
+        "'a', ",
+        "k LIKE '",
+        "NOT ",
+    ],
+)
+@pytest.mark.parametrize("start", ["", "(k#1 = ", "k = '", "EqualTo(k,"])
+def test_a_long_filter_is_read_in_proportion_to_its_length(
+    read: Callable[[str], object], start: str, piece: str
+) -> None:
+    assert_linear(read, lambda n: start + piece * (n // len(piece)))
