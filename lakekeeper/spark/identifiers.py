@@ -88,13 +88,23 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
             inside = ".".join((catalog, *namespace))
             raise NotFound(text, f"no such table; SHOW TABLES IN {inside} lists those that exist") from error
         raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
-    if len(namespace) > 1 and not manager.catalog(catalog).namespaceExists(identifier.namespace()):
+    if not _is_namespace(manager.catalog(catalog), identifier.namespace()):
         owner = ".".join((catalog, *namespace))
         raise NotFound(text, f"is a part of a table (metadata, branch or tag); name the table, {owner}")
     if not provider:
         raise AdapterError(f"{text}: catalog '{catalog}' does not report the format of the table")
     sql = ".".join(_quoted(step) for step in (catalog, *namespace, rest[-1]))
     return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
+
+
+def _is_namespace(catalog: Any, steps: Any) -> bool:
+    """Whether a table's namespace exists; otherwise it is itself a table, as in ``db.t.files`` and ``t.branch_b``."""
+    try:
+        return bool(catalog.namespaceExists(steps))
+    except Exception:
+        if len(steps) > 1:
+            raise
+        return True  # not every catalog reports namespaces
 
 
 def aliases(spark: Any, name: TableName) -> tuple[str, ...]:

@@ -264,3 +264,18 @@ def test_a_catalog_is_found_in_a_new_thread(spark: SparkSession, home: Path) -> 
     thread.start()
     thread.join()
     assert found == ["iceberg"]
+
+
+def test_a_branch_of_a_table_without_a_namespace_is_no_table(
+    spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
+) -> None:
+    """Iceberg takes the name for a namespace first, and for a table with a branch if there is none."""
+    confs.set("spark.sql.catalog.bare", "org.apache.iceberg.spark.SparkCatalog")
+    confs.set("spark.sql.catalog.bare.type", "hadoop")
+    confs.set("spark.sql.catalog.bare.warehouse", str(tmp_path))
+    spark.sql("CREATE TABLE bare.t (id INT) USING iceberg")
+    spark.sql("ALTER TABLE bare.t CREATE BRANCH b")
+    assert resolve(spark, "bare.t").name == "t"
+    for part in ("branch_b", "files"):
+        with pytest.raises(NotFound, match=r"is a part of a table .* name the table, bare\.t"):
+            resolve(spark, f"bare.t.{part}")
