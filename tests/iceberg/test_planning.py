@@ -30,11 +30,11 @@ def test_tasks_of_a_predicate_that_means_another_column_are_not_kept(monkeypatch
     table = SimpleNamespace(newScan=lambda: SimpleNamespace(filter=lambda _: scan), schema=lambda: None)
     monkeypatch.setattr(planning, "expression", lambda *_, **__: "any")
     planner = Planner(cast(Any, jvm))
-    assert planner.matching(table, 7, "a = 1", "0/0").to_pylist() == ["f1"]
+    assert cast(Any, planner.matching(table, 7, "a = 1", "0/0")).to_pylist() == ["f1"]
     assert planner.matched(7, "a = 1", "0/0") == few[0]
     assert planner.matched(7, "a = 1", "1/0") is None
     few[0] = None  # too many files
-    assert planner.matching(table, 7, "a = 1", "0/0").to_pylist() == ["f2", "f3"]
+    assert cast(Any, planner.matching(table, 7, "a = 1", "0/0")).to_pylist() == ["f2", "f3"]
     assert planner.matched(7, "a = 1", "0/0") is None
 
     def no_form(*_: Any, **__: Any) -> None:
