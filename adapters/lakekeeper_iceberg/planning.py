@@ -82,7 +82,7 @@ class Planner:
         """Locations of the live files that may hold a match; None if the predicate cannot prune files.
 
         ``where`` is Spark SQL over the columns of ``table``, which is fixed at ``version``. After a rename, which makes
-        no snapshot, it may mean another column: ``schema_id`` tells the two apart.
+        no snapshot, it may mean another column: ``schema_id`` distinguishes the two.
         """
         with self._lock:
             self._matched.pop((version, schema_id, where), None)
