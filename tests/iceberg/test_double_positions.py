@@ -49,7 +49,7 @@ def test_a_deletion_vector_is_exact(scene: Scene) -> None:
 
 @pytest.mark.parametrize("more", ["", "PARTITIONED BY (d)"])
 def test_a_delete_of_another_row_keeps_the_last_one(scene: Scene, more: str) -> None:
-    """Loss L70: one of two live rows was to be deleted, and the file with both was removed."""
+    """Loss L65: one of two live rows was to be deleted, and the file with both was removed."""
     report = lk.table(with_double_positions(scene, more=more).spark, scene.sql).delete("k = 1")
     assert report.deleted_rows_count == 1
     assert_rows(scene, [(2, 0), (10, 1), (11, 1), (12, 1)])
@@ -65,14 +65,14 @@ def test_a_file_that_a_delete_leaves_empty_is_removed(scene: Scene) -> None:
 
 @pytest.mark.parametrize("where", ["k = 1", "d = 0", "k < 10"])
 def test_the_remaining_row_is_deleted(scene: Scene, where: str) -> None:
-    """Loss L70: the file was taken for one without a live row, and its row outlived the delete."""
+    """Loss L65: the file was taken for one without a live row, and its row outlived the delete."""
     lk.table(with_double_positions(scene, rows=2).spark, scene.sql).delete(where)
     assert_rows(scene, [(10, 1), (11, 1)])
 
 
 @pytest.mark.parametrize("engine", ["spark", "auto"])
 def test_files_are_reclustered(scene: Scene, engine: str) -> None:
-    """Loss L70: every merge of such a file was discarded, as if it had doubled rows."""
+    """Loss L65: every merge of such a file was discarded, as if it had doubled rows."""
     table = lk.table(with_double_positions(scene, more="").spark, scene.sql)
     report = table.recluster(["k"], policy="full", options={"merge-engine": engine})
     assert [group.status for group in report.groups] == ["committed"]
@@ -81,7 +81,7 @@ def test_files_are_reclustered(scene: Scene, engine: str) -> None:
 
 
 def test_a_dropped_partition_is_restored(scene: Scene) -> None:
-    """Loss L70: the restore found one row more than the drop had counted, and refused."""
+    """Loss L65: the restore found one row more than the drop had counted, and refused."""
     table = lk.table(with_double_positions(scene).spark, scene.sql)
     table.drop_partition("d = 0")
     assert_rows(scene, [(10, 1), (11, 1), (12, 1)])

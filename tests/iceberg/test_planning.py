@@ -23,7 +23,7 @@ class _Found(dict[str, str]):
 
 
 def test_tasks_of_a_predicate_that_means_another_column_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loss L73: columns exchange their names without a snapshot, and the old column's files were used."""
+    """Loss L68: columns exchange their names without a snapshot, and the old column's files were used."""
     few: list[Any] = [_Found(f1="task of f1")]
     jvm = SimpleNamespace(few=lambda *_: few[0], texts=list, paths=lambda _: ["f2", "f3"])
     scan = SimpleNamespace(includeColumnStats=lambda: None)

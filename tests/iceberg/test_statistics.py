@@ -45,7 +45,7 @@ def with_foreign_blob(scene: Scene) -> Any:
 
 
 def test_columns_are_added_to_those_that_have_statistics(scene: Scene) -> None:
-    """Loss L72: the second call deleted what the first one had computed, and all columns counted as described."""
+    """Loss L67: the second call deleted what the first one had computed, and all columns counted as described."""
     scene.create("a INT, b STRING, c INT, s STRUCT<x: INT>").run(
         "INSERT INTO {t} VALUES (1, 'x', 3, named_struct('x', 1)), (2, 'x', NULL, NULL)"
     )

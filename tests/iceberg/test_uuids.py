@@ -43,7 +43,7 @@ def drawn(rng: random.Random) -> list[list[uuid.UUID]]:
     "form", ["u > '{x}'", "u <= '{x}'", "u = '{y}'", "NOT (u < '{x}') AND d < 9", "u IN ('{y}')"]
 )
 def test_a_delete_finds_what_a_copy_without_bounds_has(scene: Scene, form: str, seed: int) -> None:
-    """Loss L71: whole files were removed with rows that do not match, and rows that match were left."""
+    """Loss L66: whole files were removed with rows that do not match, and rows that match were left."""
     rng = random.Random(seed)
     rows = of_uuids(scene, drawn(rng))
     x = uuid.UUID(int=rng.getrandbits(128), version=4) if seed else uuid.UUID(int=9 << 124)
