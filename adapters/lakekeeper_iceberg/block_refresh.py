@@ -104,7 +104,11 @@ def refreshed(look: Look, kept: Listed, blocks: BlockSet) -> tuple[BlockSet, Lis
     added = blocks_of(fresh, undeleted, look.key, look.modes, look.commits.at)
     applied = apply_deletes(listing, look.unpartitioned)
     whole = with_deletes(
-        joined(blocks.take(stay), added), applied.delete_id, applied.deleted_rows, applied.delete_bytes
+        joined(blocks.take(stay), added),
+        applied.delete_id,
+        applied.deleted_rows,
+        applied.delete_bytes,
+        applied.counted,
     )
     whole = added_times(whole, listing.data["snapshot_id"], look.commits.at)
     return whole, Listed(kept.facts, listing, frozenset(now))

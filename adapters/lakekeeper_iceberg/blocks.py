@@ -45,6 +45,7 @@ def blocks_of(
             "path": data["path"],
             "partition": _flat(data["partition"]),
             "deleted_rows": applied.deleted_rows,
+            "counted": applied.counted,
             "delete_bytes": applied.delete_bytes,
             "delete_id": applied.delete_id,
             "level": level,

@@ -36,11 +36,16 @@ MATCHED = ("path", "seq", "file_seq", "spec", "partition")
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Per data file: the id of its set of deletes (``""``: none), the rows they delete (or UNKNOWN), their bytes."""
+    """Per data file: the id of its set of deletes (``""``: none), the rows they delete (or UNKNOWN), their bytes.
+
+    ``counted``: False where the rows are an upper bound. A position delete file may name a row twice, and its record
+    count counts it twice; the cardinality of a deletion vector is exact.
+    """
 
     delete_id: list[str]
     deleted_rows: Ints
     delete_bytes: Ints
+    counted: npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -134,7 +139,7 @@ def apply_deletes(
     n = listing.data.num_rows
     rows, size = np.zeros(n, np.int64), np.zeros(n, np.int64)
     if listing.deletes.num_rows == 0:
-        return Applied([""] * n, rows, size)
+        return Applied([""] * n, rows, size, np.ones(n, np.bool_))
     index = index_of(listing.deletes, unpartitioned, equality_until)
     ids = [""] * n
     hit = np.flatnonzero(_in_reach(listing.data, index))
@@ -144,8 +149,14 @@ def apply_deletes(
     ):
         ids[i], rows[i], size[i] = _one(index, path, (seq, added), (spec, partition))
     physical = listing.data["rows"].to_numpy()
-    # More deleted rows than rows: a delete file has duplicate positions, so the count is unknown.
-    return Applied(ids, np.where(rows > physical, UNKNOWN, rows), size)
+    # More deleted rows than rows: a delete file has duplicate positions, and the count is not even an estimate.
+    rows = np.where(rows > physical, UNKNOWN, rows)
+    return Applied(ids, rows, size, (rows == 0) | _with_vector(listing.data, index))
+
+
+def _with_vector(data: pa.Table, index: Index) -> npt.NDArray[np.bool_]:
+    named = pa.array(list(index.vectors), data["path"].type)
+    return np.asarray(pc.is_in(data["path"], value_set=named).to_numpy(), np.bool_)
 
 
 def _in_reach(data: pa.Table, index: Index) -> npt.NDArray[np.bool_]:

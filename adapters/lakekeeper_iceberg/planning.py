@@ -46,7 +46,7 @@ class Planner:
         self._lock = threading.Lock()
         self._kept: dict[int, Any] = {}
         self._requested: OrderedDict[int, dict[str, Any]] = OrderedDict()
-        self._matched: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self._matched: OrderedDict[tuple[int, str, str], Any] = OrderedDict()
 
     def tasks(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
         """FileScanTasks, with the deletes that apply at ``version``, in the order of ``locations``.
@@ -71,18 +71,21 @@ class Planner:
         """As :meth:`tasks`, for their files and deletes alone: reading rows by them may skip some."""
         if table.snapshot(version).summary().get("total-delete-files") == "0":
             with self._lock:
-                matched = [few for (at, _), few in self._matched.items() if at == version]
+                matched = [few for (at, *_), few in self._matched.items() if at == version]
             for few in matched:  # a predicate may leave out deletes, but there is no delete
                 found = [few.get(location) for location in locations]
                 if None not in found:
                     return found
         return self.tasks(table, version, locations)
 
-    def matching(self, table: Any, version: int, where: str) -> pa.Array | None:
+    def matching(self, table: Any, version: int, where: str, schema_id: str = "") -> pa.Array | None:
         """Locations of the live files that may hold a match; None if the predicate cannot prune files.
 
-        ``where`` is Spark SQL over the columns of ``table``, which is fixed at ``version``.
+        ``where`` is Spark SQL over the columns of ``table``, which is fixed at ``version``. After a rename, which makes
+        no snapshot, it may mean another column: ``schema_id`` distinguishes the two.
         """
+        with self._lock:
+            self._matched.pop((version, schema_id, where), None)
         try:
             scan = table.newScan().filter(expression(self._jvm, table.schema(), where))
             few = self._jvm.few(scan.includeColumnStats(), FEW)
@@ -91,18 +94,18 @@ class Planner:
         if few is None:
             return pa.array(self._jvm.paths(scan), pa.string())
         with self._lock:
-            self._matched[version, where] = few
+            self._matched[version, schema_id, where] = few
             while len(self._matched) > _PREDICATES:
                 self._matched.popitem(last=False)
         return pa.array(self._jvm.texts(few.keySet()), pa.string())
 
-    def matched(self, version: int, where: str) -> Any:
+    def matched(self, version: int, where: str, schema_id: str = "") -> Any:
         """The tasks that :meth:`matching` found, as a Java map, with residuals; None if it found many, or was evicted.
 
         They may lack deletes that cannot apply to a match.
         """
         with self._lock:
-            return self._matched.get((version, where))
+            return self._matched.get((version, schema_id, where))
 
     def _keep(self, version: int, found: dict[str, Any]) -> None:
         with self._lock:
@@ -169,7 +172,9 @@ def files_that_all_match(
 def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -> Any:
     """An Iceberg expression for a predicate over the columns of a schema; ``others``: for the rows that do not match.
 
-    Raises one of ``NO_FORM`` for a predicate that Iceberg cannot express.
+    Raises one of ``NO_FORM`` for a predicate that Iceberg cannot express. The expression may match more rows than the
+    predicate: conditions on columns of type uuid are left out, as Iceberg compares their bounds as two signed numbers
+    (apache/iceberg#14216), while Parquet and Spark order them by unsigned bytes.
     """
     made = jvm.view.org.apache.spark.sql.execution.datasources
     frame = jvm.frame_of(schema)
@@ -183,7 +188,27 @@ def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -
     output = frame._jdf.queryExecution().analyzed().output()
     strategy = jvm.object("org.apache.spark.sql.execution.datasources.DataSourceStrategy")
     [named] = jvm.python_list(strategy.normalizeExprs(jvm.seq([condition]), output))
-    return bound(jvm, schema, made.SparkExpressionConverter.convertToIcebergExpression(named))
+    found = made.SparkExpressionConverter.convertToIcebergExpression(named)
+    return bound(jvm, schema, without_uuids(jvm, schema, found))
+
+
+def without_uuids(jvm: Iceberg, schema: Any, condition: Any) -> Any:
+    """The expression with ``alwaysTrue`` for each condition on a column of type uuid."""
+    if "uuid" not in str(schema):
+        return condition
+
+    def widened(one: Any) -> Any:
+        kind = str(one.op())
+        if kind in ("AND", "OR"):
+            return jvm.static(_EXPRESSIONS, kind.lower())(widened(one.left()), widened(one.right()))
+        if kind in ("TRUE", "FALSE"):
+            return one
+        column = schema.findField(one.ref().name())
+        if column is None or str(column.type()) != "uuid":
+            return one
+        return jvm.static(_EXPRESSIONS, "alwaysTrue")()
+
+    return widened(jvm.static(_EXPRESSIONS, "rewriteNot")(condition))
 
 
 def bound(jvm: Iceberg, schema: Any, unbound: Any) -> Any:

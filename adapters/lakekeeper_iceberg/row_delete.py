@@ -6,7 +6,8 @@ conflict only invalidates that of the data files that the concurrent commit chan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,7 @@ from lakekeeper_iceberg.position_deletes import (
 )
 
 _GRANULARITY = "write.delete.granularity"
+_READERS = 8  # delete files read concurrently: reading is bound by storage latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +86,19 @@ class Preparation:
     def _prepare(self, hits: Held[DataFrame] | None, whole: Collection[str]) -> Prepared:
         some = [path for path, rows in hits.per_file.items() if rows] if hits else []
         blocks = self.snapshot.blocks
-        live = dict(zip(blocks.path.to_pylist(), blocks.live_rows.tolist(), strict=True))
-        unknown = (set(some) | set(whole)) - live.keys()
+        least = dict(zip(blocks.path.to_pylist(), blocks.least_live_rows.tolist(), strict=True))
+        unknown = (set(some) | set(whole)) - least.keys()
         if unknown:
             raise AdapterError(
                 f"{self.name}: rows to delete in {min(unknown)}, which the snapshot does not list"
             )
         places = by_file(self.jvm, hits.hits) if hits is not None and some else {}
-        rows = {path: max(live[path], 0) for path in whole}
+        rows = {path: least[path] for path in whole}
         rows |= {path: int(index.cardinality()) for path, index in places.items()}
-        # With deletes of unknown effect, the live row count is too high: the file is never removed, only masked.
-        leaving = set(whole) | {path for path in places if rows[path] == live[path]}
         paths = sorted(rows)
         version = -1 if self.snapshot.version is None else self.snapshot.version
         tasks = dict(zip(paths, self.planner.described(self.table, version, paths), strict=True))
+        leaving = set(whole) | self._emptied(rows, places.keys(), tasks)
         gone = {
             path: _Gone(
                 tasks[path].file(), replaced=tuple(self._alone(self.jvm.items(tasks[path].deletes())))
@@ -122,6 +123,34 @@ class Preparation:
             return {m.path: _Gone(m.file, of[m.path]) for m in masks}
         found = dict(zip((m.path for m in masks), in_order(self.jvm, masks, made), strict=True))
         return {m.path: _Gone(m.file, found[m.path], tuple(self._alone(m.known))) for m in masks}
+
+    def _emptied(self, rows: Mapping[str, int], found: Collection[str], tasks: Mapping[str, Any]) -> set[str]:
+        """The files without a live row once the rows that were found in them are deleted.
+
+        A file whose live rows the statistics do not count exactly is only looked at if their lower bound says that it
+        may be empty: then its delete files are read. With deletes of unknown effect, it is never removed, only masked.
+        """
+        blocks = self.snapshot.blocks
+        counts = (
+            blocks.path.to_pylist(),
+            *(c.tolist() for c in (blocks.rows, blocks.live_rows, blocks.deleted_rows)),
+        )
+        emptied: set[str] = set()
+        unsure: dict[str, int] = {}
+        for path, count, live, most in zip(*counts, strict=True):
+            if path in found and rows[path] == live:
+                emptied.add(path)
+            elif path in found and live < 0 <= most and rows[path] + most >= count:
+                unsure[path] = count
+        loader = self.jvm.delete_loader(self.table) if unsure else None
+
+        def live_rows(path: str) -> int:
+            dead = self.jvm.deleted_positions(loader, self.jvm.items(tasks[path].deletes()), path)
+            return unsure[path] - int(dead.cardinality())
+
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="lakekeeper-iceberg") as pool:
+            exact = dict(zip(unsure, pool.map(live_rows, unsure), strict=True))
+        return emptied | {path for path, live in exact.items() if rows[path] == live}
 
     def _copied(self, masks: Sequence[Mask]) -> dict[str, _Gone]:
         made = write_masks(self.jvm, self.table, masks, self.run)

@@ -62,7 +62,7 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         if not wanted or snapshot.version is None:
             return frozenset()
-        few = self.planner.matched(snapshot.version, where)
+        few = self.planner.matched(snapshot.version, where, snapshot.schema_id)
         return files_that_all_match(self.jvm, self.table_at(snapshot), where, wanted, few)
 
     def find(self, snapshot: Snapshot, where: str, paths: Collection[str] | None = None) -> DataFrame:
@@ -86,7 +86,7 @@ class IcebergRows:
         wanted = snapshot.blocks.path.to_pylist() if paths is None else list(paths)
         tasks: list[Any] = []
         if wanted and snapshot.version is not None:
-            index = self.planner.matched(snapshot.version, where)
+            index = self.planner.matched(snapshot.version, where, snapshot.schema_id)
             if index is None:
                 index = self.jvm.chosen(scan_that_may_match(self.jvm, scans.table, where), wanted)
             tasks = [task for path in wanted if (task := index.get(path)) is not None]

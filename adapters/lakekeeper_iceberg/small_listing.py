@@ -312,7 +312,10 @@ def _spelled(text: str, kind: str) -> str:
     if not text:
         return "null"
     if kind == "date":
-        return f'"{(_EPOCH + timedelta(days=int(text))).isoformat()}"'
+        try:
+            return f'"{(_EPOCH + timedelta(days=int(text))).isoformat()}"'
+        except OverflowError as error:  # outside the years 1 to 9999, where Python's dates end
+            raise _Unlike from error
     return text
 
 

@@ -4,8 +4,9 @@
               └─ partition-statistics   rows, files and deletes of each partition  of a snapshot
 
 Iceberg's own actions compute them in a transaction that is never committed; one swap of the metadata then adds both
-files. No snapshot is made. Spark uses distinct values only of exactly the snapshot that it reads, Trino those of the
-nearest ancestor.
+files. No snapshot is made. A snapshot has one Puffin file, so a new one also has the columns of the one that it
+replaces; a file with blobs of another type than ours is never replaced. Spark uses distinct values only of exactly the
+snapshot that it reads, Trino those of the nearest ancestor.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _FRESH = (
 )
 _CHANGED = "{share:percent} of the rows changed since statistics of snapshot {snapshot}"
 _NONE = "the table has no {what}"
+_FOREIGN = "the statistics of snapshot {snapshot} have blobs that only their writer can compute, and are kept"
+_SKETCH = "apache-datasketches-theta-v1"
 _TABLE, _PARTITIONS = "distinct values", "partition statistics"
 
 
@@ -83,6 +86,9 @@ class IcebergStatistics:
         due: list[str] = []
         for what, known in self._kept(base, named).items():
             is_due, found = _aged(what, line, known, min_changed_ratio)
+            if is_due and what == _TABLE and self._foreign(base, int(current.snapshotId())):
+                is_due = False
+                found = Reason.of("statistics_foreign", _FOREIGN, snapshot=int(current.snapshotId()))
             (why if is_due else fresh).append(found)
             due += [what] if is_due else []
         version = int(current.snapshotId())
@@ -98,17 +104,57 @@ class IcebergStatistics:
         return field
 
     def _kept(self, base: Any, columns: Sequence[Field] | None) -> dict[str, set[int]]:
-        """Kind of statistics → snapshots that have them, on all of these columns."""
-        ids = {column.id for column in columns or ()}
-        values = {
-            int(file.snapshotId())
-            for file in self.jvm.items(base.statisticsFiles())
-            if ids <= _fields_of(self.jvm, file)
-        }
+        """Kind of statistics → snapshots that have them, on all of these columns; None: on all that it would have."""
+        now = {int(field["id"]) for field in self.schema(base).top}
+
+        def whole(file: Any) -> bool:
+            named = {column.id for column in columns or ()}
+            wanted = named if columns is not None else self._plain(base, int(file.snapshotId())) & now
+            return wanted <= _fields_of(self.jvm, file)
+
+        values = {int(f.snapshotId()) for f in self.jvm.items(base.statisticsFiles()) if whole(f)}
         if all(spec.isUnpartitioned() for spec in self.jvm.items(base.specs())):
             return {_TABLE: values}
         partitions = {int(file.snapshotId()) for file in self.jvm.items(base.partitionStatisticsFiles())}
         return {_TABLE: values, _PARTITIONS: partitions}
+
+    def _schema_of(self, base: Any, version: int) -> SchemaFields:
+        """The columns of a snapshot; those of the table if it has expired."""
+        snapshot = base.snapshot(version)
+        number = None if snapshot is None else snapshot.schemaId()
+        if number is None or int(number) == int(base.currentSchemaId()):
+            return self.schema(base)
+        return SchemaFields(self.jvm, base.schemasById().get(number))
+
+    def _plain(self, base: Any, version: int) -> set[int]:
+        """The columns that Iceberg's action computes if none are named: those of a primitive type."""
+        top = self._schema_of(base, version).top
+        return {int(f["id"]) for f in top if isinstance(f["type"], str) and f["type"] != "variant"}
+
+    def _file(self, base: Any, version: int) -> Any:
+        """The StatisticsFile of a snapshot, or None."""
+        files = self.jvm.items(base.statisticsFiles())
+        return next((file for file in files if int(file.snapshotId()) == version), None)
+
+    def _foreign(self, base: Any, version: int) -> bool:
+        file = self._file(base, version)
+        return file is not None and any(
+            str(blob.type()) != _SKETCH for blob in self.jvm.items(file.blobMetadata())
+        )
+
+    def _names(self, base: Any, due: _Due) -> list[str] | None:
+        """The columns to compute, with those of the file that is replaced; None: all of a primitive type."""
+        file = self._file(base, due.snapshot)
+        kept = _fields_of(self.jvm, file) if file is not None else set()
+        fields = self._schema_of(base, due.snapshot).by_id
+        if due.columns is None:
+            wanted = dict.fromkeys(sorted(self._plain(base, due.snapshot)), "")
+            if kept.isdisjoint(fields.keys() - wanted.keys()):
+                return None
+        else:
+            wanted = {column.id: column.iceberg_name for column in due.columns}
+        numbers = dict.fromkeys([*wanted, *sorted(kept & fields.keys())])
+        return [fields[n].iceberg_name if n in fields else wanted[n] for n in numbers]
 
     def compute(self, outdated: Outdated, most_bytes: int, run_id: str) -> Computed:
         """See ``spi.Statistics.compute``. Statistics of a snapshot are one whole, whatever its size."""
@@ -122,8 +168,8 @@ class IcebergStatistics:
         values = partitions = None
         if due.values:
             action = actions.computeTableStats(staged).snapshot(due.snapshot)
-            if due.columns:
-                names = [column.iceberg_name for column in due.columns]
+            names = self._names(table.operations().current(), due)
+            if names:
                 action = action.columns(self.jvm.array(self.jvm.view.java.lang.String, names))
             values = action.execute().statisticsFile()
         if due.partitions:
@@ -149,6 +195,7 @@ class IcebergStatistics:
             require_newest(self.jvm, self.name, table)
             if base.snapshot(made.due.snapshot) is None:
                 return None
+            self._require_no_less(base, made)
             try:
                 updated = self.jvm.api.TableMetadata.buildFrom(base)
                 if made.values is not None:
@@ -164,6 +211,20 @@ class IcebergStatistics:
                 ) from error
             swap(self.name, "the statistics", table, base, updated)
         return made.due.snapshot
+
+    def _require_no_less(self, base: Any, made: _Made) -> None:
+        """Raise Conflict if the file that would be replaced has meanwhile got what the new one lacks."""
+        file = self._file(base, made.due.snapshot) if made.values is not None else None
+        if file is None:
+            return
+        lacks = _fields_of(self.jvm, file) - _fields_of(self.jvm, made.values)
+        if lacks & self._schema_of(base, made.due.snapshot).by_id.keys() or self._foreign(
+            base, made.due.snapshot
+        ):
+            raise Conflict(
+                f"{self.name}: other statistics of snapshot {made.due.snapshot} were added meanwhile; nothing was "
+                "committed"
+            )
 
     def landed(self, computed: Computed, run_id: str) -> int | None:
         """See ``spi.Statistics.landed``: whether the metadata names the files."""
@@ -221,4 +282,5 @@ def _count(summary: Any, name: str) -> int | None:
 
 def _fields_of(jvm: Iceberg, file: Any) -> set[int]:
     """Ids of the columns that a statistics file has sketches of."""
-    return {int(number) for blob in jvm.items(file.blobMetadata()) for number in jvm.items(blob.fields())}
+    blobs = [blob for blob in jvm.items(file.blobMetadata()) if str(blob.type()) == _SKETCH]
+    return {int(number) for blob in blobs for number in jvm.items(blob.fields())}

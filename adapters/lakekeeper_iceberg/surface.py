@@ -38,7 +38,10 @@ org.apache.iceberg.deletes.Deletes: toPositionIndex/1
 org.apache.iceberg.deletes.PositionDelete: create/0
 org.apache.iceberg.deletes.PositionDeleteIndex: cardinality/0 delete/1 forEach/1 isDeleted/1 merge/1
 org.apache.iceberg.expressions.Binder: bind/3
-org.apache.iceberg.expressions.Expressions: alwaysFalse/0 alwaysTrue/0
+org.apache.iceberg.expressions.And: left/0 right/0
+org.apache.iceberg.expressions.Expressions: alwaysFalse/0 alwaysTrue/0 and/2 or/2 rewriteNot/1
+org.apache.iceberg.expressions.Or: left/0 right/0
+org.apache.iceberg.expressions.UnboundPredicate: op/0 ref/0
 org.apache.iceberg.io.CloseableIterable: combine/2 empty/0
 org.apache.iceberg.types.TypeUtil: indexById/1
 org.apache.iceberg.types.Types$StringType: get/0

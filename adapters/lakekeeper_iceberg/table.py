@@ -190,7 +190,9 @@ class IcebergTable:
     def _part(self, snapshot: Snapshot, pinned: Any, where: str) -> Snapshot:
         """The blocks of a snapshot that Iceberg's own planning keeps for a predicate; ``pinned`` is fixed at it."""
         version = snapshot.version
-        paths = None if version is None else self._planner.matching(pinned, version, where)
+        paths = (
+            None if version is None else self._planner.matching(pinned, version, where, snapshot.schema_id)
+        )
         blocks = only_blocks(snapshot.blocks, paths)
         return replace(snapshot, blocks=blocks, complete=False)
 

@@ -185,3 +185,22 @@ def add_position_delete(scene: Scene, path: str, position: int) -> None:
     (positions,) = by_file(jvm, hits).values()
     made = write_masks(jvm, table, [Mask(task.file(), positions)], "elsewhere")
     table.newRowDelta().addDeletes(made.added[0]).commit()
+
+
+def add_positions(scene: Scene, path: str, positions: Sequence[int]) -> None:
+    """A position delete file of format version 2 for one data file, with these positions as they are given.
+
+    Engines write one twice, e.g. a MERGE that matches a row twice; Iceberg's merge of delete files keeps both.
+    """
+    jvm, table = Iceberg(scene.spark), scene.java()
+    file = jvm.chosen(table.newScan(), [path]).get(path).file()
+    spec = table.specs().get(file.specId())
+    parquet = jvm.api.FileFormat.PARQUET
+    files = jvm.api.io.OutputFileFactory.builderFor(table, 0, 0).format(parquet).suffix("deletes").build()
+    builder = jvm.static("org.apache.iceberg.data.GenericFileWriterFactory", "builderFor")(table)
+    place = files.newOutputFile(spec, file.partition()) if spec.isPartitioned() else files.newOutputFile()
+    writer = builder.deleteFileFormat(parquet).build().newPositionDeleteWriter(place, spec, file.partition())
+    for position in positions:
+        writer.write(jvm.api.deletes.PositionDelete.create().set(path, position))
+    writer.close()
+    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()

@@ -127,3 +127,13 @@ def test_a_table_of_many_files_is_listed_by_spark(scene: Scene, monkeypatch: pyt
     filled(scene, 2)
     monkeypatch.setattr(small_listing, "MOST_FILES", 3)
     assert both(scene, ["k"])[0] is None
+
+
+def test_a_partition_by_a_date_after_the_year_9999_is_listed_by_spark(scene: Scene) -> None:
+    """Loss L69: Python's dates end there, and no call could list the table."""
+    scene.create("k INT, day DATE", 2, more="PARTITIONED BY (day)")
+    scene.run("INSERT INTO {t} VALUES (1, date_add(date'9999-12-31', 1)), (2, date'2020-01-01')")
+    found, expected = both(scene, ["k"])
+    assert found is None
+    assert expected.data.num_rows == 2
+    assert len(scene.adapter().snapshot(["k"]).blocks) == 2

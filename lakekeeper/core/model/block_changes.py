@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.model.blocks import BlockSet
+from lakekeeper.core.model.blocks import BlockSet, Bools
 from lakekeeper.core.units import Ints
 
 _CODES = {"partition": "partitions", "key_id": "key_ids", "curve_id": "curve_ids"}
@@ -35,7 +35,11 @@ def only_blocks(blocks: BlockSet, paths: pa.Array | None) -> BlockSet:
 
 
 def with_deletes(
-    blocks: BlockSet, delete_id: Sequence[str], deleted_rows: Ints, delete_bytes: Ints
+    blocks: BlockSet,
+    delete_id: Sequence[str],
+    deleted_rows: Ints,
+    delete_bytes: Ints,
+    counted: Bools | None = None,
 ) -> BlockSet:
     """``blocks`` with other deletes, one value for each block; they count as in ``make_blocks``."""
     ids = pa.array(delete_id, pa.string())
@@ -44,6 +48,7 @@ def with_deletes(
         blocks,
         delete_id=ids,
         deleted_rows=deleted_rows,
+        counted=np.ones(len(blocks), np.bool_) if counted is None else counted,
         delete_bytes=delete_bytes,
         delete_files=masked.astype(np.int64),
         delete_rows=deleted_rows,

@@ -55,6 +55,7 @@ class BlockSet:
     partition     N codes into ``partitions`` (canonical text of the partition values, ``""`` for none)
     spec          N partition spec ids (0 where the format has none)
     rows, bytes   physical rows and bytes of the file, including the ``deleted_rows`` that deletes remove
+    counted       N flags: False where ``deleted_rows`` is an upper bound, since a delete file may name a row twice
     delete_id     N strings that identify the deletes in force, ``""`` for none: (path, delete_id) is the logical file
     delete_files  N counts of the delete files that a reader of the block opens
     delete_rows   N upper bounds of the rows that these can delete, ``UNKNOWN`` where no bound is known
@@ -77,6 +78,7 @@ class BlockSet:
     rows: Ints
     bytes: Ints
     deleted_rows: Ints
+    counted: Bools
     delete_bytes: Ints
     delete_id: pa.Array
     delete_files: Ints
@@ -142,8 +144,14 @@ class BlockSet:
 
     @property
     def live_rows(self) -> Ints:
-        """Rows that are not deleted; ``UNKNOWN`` where the statistics do not record how many are."""
-        return np.where(self.deleted_rows < 0, UNKNOWN, self.rows - self.deleted_rows)
+        """Rows that are not deleted; ``UNKNOWN`` where the statistics do not record exactly how many are."""
+        sure = (self.deleted_rows == 0) | (self.counted & (self.deleted_rows > 0))
+        return np.where(sure, self.rows - self.deleted_rows, UNKNOWN)
+
+    @property
+    def least_live_rows(self) -> Ints:
+        """A lower bound of the rows that are not deleted; 0 where the statistics give none."""
+        return np.where(self.deleted_rows < 0, 0, np.maximum(self.rows - self.deleted_rows, 0))
 
     @property
     def live_bytes(self) -> Ints:
@@ -221,6 +229,7 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
         rows=np.asarray(columns["rows"], np.int64),
         bytes=np.asarray(columns["bytes"], np.int64),
         deleted_rows=deleted_rows,
+        counted=np.asarray(columns.get("counted", np.ones(n, np.bool_)), np.bool_),
         delete_bytes=np.asarray(columns.get("delete_bytes", zeros), np.int64),
         delete_id=delete_id,
         delete_files=np.asarray(columns.get("delete_files", deletes | (deleted_rows > 0)), np.int64),

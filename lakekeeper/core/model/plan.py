@@ -78,6 +78,7 @@ class MergeTask:
 
     inputs, delete_ids   the logical files (path, deletes in force) as of ``read_version``
     input_rows           physical rows; ``live_rows`` excludes deleted ones, None where the log does not record them
+    least_rows           a lower bound of the live rows
     key                  sort order; None keeps rows in the order of the inputs
     input_level, level   the highest level among the inputs, and the level of the outputs
     target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
@@ -116,6 +117,7 @@ class MergeTask:
     boundaries: Boundaries | None = None
     worth: Worth | None = None
     born_ms: int = 0
+    least_rows: int = 0
 
     @property
     def label(self) -> str:

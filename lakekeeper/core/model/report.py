@@ -173,7 +173,8 @@ class DeleteReport(Result):
     """The result of ``delete`` and ``drop_partition``.
 
     deleted_rows_count       live rows that this commit deleted. Files that were removed whole while deletes of unknown
-                             effect (Iceberg's equality deletes) applied to them count no rows
+                             effect (Iceberg's equality deletes) applied to them count no rows; a position delete file
+                             of Iceberg v2 counts as if it named each row once
     touched_data_files_count files with rows that were deleted
     unread_data_files_count  those of them that were removed by path: metadata alone proved that every row matches
     retries                  attempts that lost to a concurrent commit

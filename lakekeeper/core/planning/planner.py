@@ -304,7 +304,7 @@ class _Builder:
         at = slice(start, end)
         inputs = tuple(blocks.path[at].to_pylist())
         size, rows = int(blocks.bytes[at].sum()), int(blocks.rows[at].sum())
-        deleted = blocks.deleted_rows[at]
+        live = blocks.live_rows[at]
         column = 0
         cuts: tuple[Any, ...] = ()
         if snapshot.key is not None and size > options.groups.single_task_bytes:
@@ -332,13 +332,14 @@ class _Builder:
             max_bytes=MAX_BLOCK_BYTES,
             input_bytes=size,
             input_rows=rows,
-            live_rows=rows - int(deleted.sum()) if (deleted >= 0).all() else None,
+            live_rows=int(live.sum()) if (live >= 0).all() else None,
             score=merge.score,
             reason=merge.reason,
             cut_column=column,
             cuts=cuts,
             boundaries=snapshot.boundaries if snapshot.key is not None and snapshot.key.curved else None,
             born_ms=merge.born_ms,
+            least_rows=int(blocks.least_live_rows[at].sum()),
         )
 
 

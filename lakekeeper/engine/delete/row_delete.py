@@ -90,7 +90,7 @@ class RowDelete:
     over       concurrent commits that the delete was retried after, by version
     again      rows found again in files that were added meanwhile
     snapshot   the version that the parts rest on
-    unsure     a file to remove as a whole has deletes of unknown effect: its rows are not counted
+    unsure     a file to remove as a whole has deletes of unknown effect: its rows are a lower bound
     in_doubt   an attempt was sent and its outcome is not known
     """
 
@@ -239,7 +239,8 @@ class RowDelete:
         held = self._hold(snapshot, rest) if rest else None
         self._prepare(held, whole, snapshot, registration)
         found = sum(held.per_file.values()) if held else 0
-        return found + sum(max(int(live[path]), 0) for path in whole)
+        least = dict(zip(blocks.path.to_pylist(), blocks.least_live_rows.tolist(), strict=True))
+        return found + sum(int(least[path]) for path in whole)
 
     def _hold(self, snapshot: Snapshot, paths: Collection[str]) -> Held[Any]:
         found = self.adapter.deletes.find(snapshot, self.where, paths)

@@ -204,16 +204,17 @@ def _finer(task: MergeTask, attempt: MergeTask, over: list[Output]) -> MergeTask
 def checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
     """Rows in − deleted = rows out, or nothing of this group is committed.
 
-    The rows that the plan expected and the rows that were read must both agree with the rows written. A rewrite without
-    outputs removes its inputs from the table: the adapter itself must confirm that it read them and that none of their
-    rows is live.
+    The rows that the plan expected and the rows that were read must both agree with the rows written; where the plan
+    knows only a lower bound of the rows, as many must be written. A rewrite without outputs removes its inputs from the
+    table: the adapter itself must confirm that it read them and that none of their rows is live.
     """
     known = {count for count in (rewrite.rows_in, task.live_rows) if count is not None}
     proven = rewrite.rows_in == 0 if not rewrite.outputs else rewrite.rows_out <= task.input_rows
-    if proven and known <= {rewrite.rows_out}:
+    if proven and known <= {rewrite.rows_out} and rewrite.rows_out >= task.least_rows:
         return rewrite
     work.adapter.discard([rewrite])
     if not rewrite.outputs and rewrite.rows_in is None:
         return Failed(task, Reason.of(Code.ROWS_NOT_PROVEN))
-    read = tuple(sorted(known)) or (0, task.input_rows)
+    differs = known - {rewrite.rows_out}
+    read = tuple(sorted(known)) if differs else (task.least_rows, task.input_rows)
     return Failed(task, Reason.of(Code.ROWS_DIFFER, written=rewrite.rows_out, read=read))

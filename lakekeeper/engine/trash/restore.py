@@ -261,9 +261,10 @@ class _Restore:
         copies = adapter.restores.copy(hits, whole, then, self.writer)
         self.made.append(copies)
         live = dict(zip(paths, then.blocks.live_rows.tolist(), strict=True))
-        expected = sum(live[path] for path in whole) + sum(hits.per_file.values() if hits else ())
+        least = dict(zip(paths, then.blocks.least_live_rows.tolist(), strict=True))
+        expected = sum(least[path] for path in whole) + sum(hits.per_file.values() if hits else ())
         read = sum(copies.rows.values())
-        if read != expected and all(live[path] >= 0 for path in whole):
+        if read < expected or (read != expected and all(live[path] >= 0 for path in whole)):
             raise AdapterError(
                 f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
                 "read to be restored; nothing was committed"

@@ -100,7 +100,7 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
 
     scene = groups_apart(1)
     scene.adapter = Silent(scene.table)
-    task = replace(scene.plan().tasks[0], live_rows=planned)
+    task = replace(scene.plan().tasks[0], live_rows=planned, least_rows=planned or 0)
     events = Events("db.t", "run-1")
     with at_work(scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40) as registration:
         work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
