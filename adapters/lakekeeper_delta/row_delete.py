@@ -23,6 +23,7 @@ from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, 
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta.commit import attempt, commit_tags, refuse_obstacle, register_metrics
+from lakekeeper_delta.deletion_vectors import masked
 from lakekeeper_delta.deletion_writer import (
     count_places,
     keep_vectors,
@@ -241,8 +242,8 @@ def _actions(
         add, had = adds[path], adds[path].deletionVector() is not None
         made.count(numDeletedRows=rows[path])
         if one.vector is not None:
-            pair = _counted(log, add, one.rows).removeRows(one.vector, True, True)
-            made.actions += [pair._2(), pair._1()]
+            added, removed = masked(log, _counted(log, add, one.rows), one.vector, data_change=True)
+            made.actions += [removed, added]
             made.added.append(path)
             made.count(numDeletionVectorsUpdated=int(had), numDeletionVectorsAdded=int(not had))
             continue
