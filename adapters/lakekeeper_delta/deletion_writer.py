@@ -15,6 +15,7 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Lost, Places
+from lakekeeper_delta import partition_values
 from lakekeeper_delta.deletion_vectors import (
     Vectors,
     masked,
@@ -269,7 +270,7 @@ def write_copies(
             f"{log.name}: {len(adds)} files were to be rewritten with {sum(rows[p] for p in adds)} rows, but "
             f"{len(new)} were written with {sum(o.rows for o in new)}"
         )
-    return dict(zip(adds, made, strict=True))
+    return dict(zip(adds, partition_values.like(log, state, made, adds.values()), strict=True))
 
 
 def rows_by_file(

@@ -293,21 +293,22 @@ class Log:
         return self.delta.OptimisticTransaction(folder, self.jvm.none(), snapshot)
 
     def edited(self, action: Any, **changes: Any) -> Any:
-        """A copy of an AddFile with some fields changed, through its JSON: its constructor differs between releases."""
+        """A copy of an action with some fields changed, through its JSON: its constructor differs between releases."""
         data = json.loads(action.json())
-        data["add"].update(changes)
+        (body,) = data.values()
+        body.update(changes)
         return self.action(json.dumps(data))
 
     def action(self, line: str) -> Any:
         """An action parsed from its JSON."""
         return self.delta.actions.Action.fromJson(line)
 
-    def moved(self, action: Any, run: str) -> Any:
+    def moved(self, action: Any, run: str, **changes: Any) -> Any:
         """A copy of an AddFile or AddCDCFile with its path relative to the table instead of the folder of a run."""
         data = json.loads(action.json())
         (body,) = data.values()
-        body["path"] = f"{run}/{body['path']}"
-        return self.delta.actions.Action.fromJson(json.dumps(data))
+        body.update(changes, path=f"{run}/{body['path']}")
+        return self.action(json.dumps(data))
 
 
 def protocol_text(jvm: Jvm, log_path: Any) -> str:
