@@ -117,7 +117,7 @@ def test_a_merge_keeps_the_version_that_it_reads(scene: Scene) -> None:
     for _ in range(4):
         scene.run("INSERT INTO {t} VALUES (7)")
         log.latest()
-    log.log.checkpoint(log.latest().snapshot)
+    log.log.checkpoint(log.latest().snapshot, log.jvm.none())
     for version in range(task.read_version + 1):
         (scene.path / "_delta_log" / f"{version:020d}.json").unlink()
     made = rewrite.write(log, rows, task, "run-1")
