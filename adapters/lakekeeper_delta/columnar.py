@@ -29,7 +29,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper.spark.s3_access import S3A, NotFollowed, of_s3a
-from lakekeeper_delta import rewrite
+from lakekeeper_delta import partition_values, rewrite
 from lakekeeper_delta.columns import physical_step
 from lakekeeper_delta.deletion_vectors import positions, vector_of
 from lakekeeper_delta.known_state import inputs_of
@@ -119,7 +119,7 @@ class DeltaColumnar:
         log = self._log
         state = log.at(task.read_version, task.table_uuid)
         inputs = log.jvm.items(inputs_of(log, state, task.id, task.inputs))
-        partition = json.loads(inputs[0].json())["add"].get("partitionValues") or {}
+        partition = partition_values.of_task(log, state, inputs) or {}
         folder, indexed = rewrite.folder_of(task, run_id), Indexed.of(log, state)
         outputs = tuple(
             Output(f"{folder}/{file.path.rpartition('/')[2]}", file.rows, file.bytes) for file in written

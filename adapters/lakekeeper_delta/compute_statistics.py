@@ -21,6 +21,7 @@ from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.errors import LakekeeperError, OptionError, Rejected, reason
 from lakekeeper.spi import Computed, Outdated
+from lakekeeper_delta import exact_json
 from lakekeeper_delta.blocks import leaf, struct_of
 from lakekeeper_delta.columns import Found, indexed, physical_step
 from lakekeeper_delta.commit import attempt, commit_tags
@@ -148,7 +149,7 @@ class DeltaStatistics:
         grouped = named._jdf.groupBy(_FILE, jvm.array(jvm.view.java.lang.String, []))
         made = grouped.agg(collector, jvm.array(jvm.view.org.apache.spark.sql.Column, []))
         texts = jvm.dataframe(made).select(_FILE, F.to_json("stats", {"timeZone": "UTC"}).alias("stats"))
-        return {str(row[_FILE]): json.loads(row["stats"]) for row in texts.collect()}
+        return {str(row[_FILE]): exact_json.loads(row["stats"]) for row in texts.collect()}
 
     def commit(self, computed: Computed, run_id: str) -> int | None:
         """See ``spi.Statistics.commit``. By Delta's rules, a commit that removes one of the files first wins."""
@@ -207,7 +208,7 @@ def _as_text(stats: Mapping[str, Any], unbounded: Collection[str], *, masked: bo
             plain[part] = {name: bound for name, bound in plain[part].items() if name not in unbounded}
     if masked:
         plain["tightBounds"] = False
-    return json.dumps(plain, separators=(",", ":"))
+    return exact_json.dumps(plain)
 
 
 def _char_columns(state: State) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from lakekeeper.columnar.values import Longs
 from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper_delta import exact_json
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.rewrite import discard
 
@@ -28,6 +30,18 @@ class Vectors:
     def file_of(self, log: Log, path: str) -> str:
         """The file that holds the vector of a data file; empty if the vector is inline in the log."""
         return next(iter(vector_files(log, [self.by_file[path]])), "")
+
+
+def masked(log: Log, add: Any, vector: Any, *, data_change: bool) -> tuple[Any, Any]:
+    """The AddFile and the RemoveFile by which a file gets another vector.
+
+    Delta marks the bounds as wide, and writes each number as a double: a bound of a DECIMAL may then exclude a row of
+    the file. Here the numbers stay as they are.
+    """
+    pair = add.removeRows(vector, True, data_change)
+    stats = exact_json.loads(json.loads(add.json())["add"]["stats"])
+    wide = exact_json.dumps({**stats, "tightBounds": False})
+    return log.edited(pair._1(), stats=wide), pair._2()
 
 
 def empty(log: Log) -> Any:

@@ -15,7 +15,16 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Lost, Places
-from lakekeeper_delta.deletion_vectors import Vectors, refuse_torn, store, vector_files, vector_of, with_rows
+from lakekeeper_delta import partition_values
+from lakekeeper_delta.deletion_vectors import (
+    Vectors,
+    masked,
+    refuse_torn,
+    store,
+    vector_files,
+    vector_of,
+    with_rows,
+)
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
 from lakekeeper_delta.row_positions import file_and_position, small, spelled
@@ -112,11 +121,11 @@ def _by_vectors(log: Log, base: Rewrite, vectors: Vectors) -> tuple[list[Output]
     for output, add in zip(base.outputs, base.native.outputs, strict=True):
         vector = vectors.by_file.get(output.path)
         physical = output.rows + output.masked
-        masked = output.masked if vector is None else int(vector.cardinality())
-        if masked == physical:
+        dead = output.masked if vector is None else int(vector.cardinality())
+        if dead == physical:
             continue
-        outputs.append(replace(output, rows=physical - masked, masked=masked))
-        actions.append(add if vector is None else add.removeRows(vector, True, False)._1())
+        outputs.append(replace(output, rows=physical - dead, masked=dead))
+        actions.append(add if vector is None else masked(log, add, vector, data_change=False)[0])
     keep_vectors(log, vectors, [output.path for output in outputs])
     in_use = (add.deletionVector() for add in actions)
     return (
@@ -155,11 +164,11 @@ def write_vectors(
         made = log.jvm.python_list(log.shim.build_vectors(log, state, requests._jdf, run))
     by_file = {str(result.filePath()): _moved(log, result.deletionVector(), run) for result in made}
     vectors = Vectors(by_file, vector_files(log, by_file.values()))
-    masked = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
-    if not masked == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
+    matched = {str(result.filePath()): int(result.matchedRowCount()) for result in made}
+    if not matched == counts == {path: _grown(vector, present[path]) for path, vector in by_file.items()}:
         discard(log, vectors.files)
         raise AdapterError(
-            f"{log.name}: {sum(counts.values())} rows were to be masked, but Delta masked {sum(masked.values())}"
+            f"{log.name}: {sum(counts.values())} rows were to be masked, but Delta masked {sum(matched.values())}"
         )
     refuse_torn(log, vectors)
     return vectors
@@ -261,7 +270,7 @@ def write_copies(
             f"{log.name}: {len(adds)} files were to be rewritten with {sum(rows[p] for p in adds)} rows, but "
             f"{len(new)} were written with {sum(o.rows for o in new)}"
         )
-    return dict(zip(adds, made, strict=True))
+    return dict(zip(adds, partition_values.like(log, state, made, adds.values()), strict=True))
 
 
 def rows_by_file(

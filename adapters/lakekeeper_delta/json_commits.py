@@ -24,6 +24,7 @@ from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, vector_id
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.per_log import PerLog
+from lakekeeper_delta.spellings import Canonical, of_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,6 +70,7 @@ class Commits:
         self._path = log.jvm.view.org.apache.hadoop.fs.Path
         self._text = log.jvm.view.org.apache.commons.io.IOUtils
         self._utf8 = log.jvm.view.java.nio.charset.StandardCharsets.UTF_8
+        self._canonical = of_log(log)
         self._lock = Lock()
         self._known: dict[int, Since] = {}
         # Version, modification time and size of the newest commit file.
@@ -108,7 +110,7 @@ class Commits:
                     else:
                         self._known[version] = small
             if large:
-                self._known.update(_by_job(log, range(large[0], large[-1] + 1)))
+                self._known.update(_by_job(log, range(large[0], large[-1] + 1), self._canonical))
             found = [self._known[version] for version in range(after + 1, upto + 1)]
             for version in sorted(self._known)[:-_REMEMBERED]:
                 del self._known[version]
@@ -154,7 +156,7 @@ class Commits:
                 raise _gap(log, version) from error
             raise
         try:
-            return parsed(version, text)
+            return parsed(version, text, self._canonical)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r})"
@@ -185,8 +187,11 @@ def commit_files(log: Log, versions: range) -> list[Any]:
     return commits_of(log).statuses(log, versions)
 
 
-def parsed(version: int, text: str) -> Since:
-    """Parse one commit. Raises ValueError if the text is not a list of actions."""
+def parsed(version: int, text: str, canonical: Canonical = str) -> Since:
+    """Parse one commit. Raises ValueError if the text is not a list of actions.
+
+    ``canonical`` spells paths as the state of the log does; an add that spells its path otherwise is not in ``adds``.
+    """
     files: list[tuple[int, str, str, bool]] = []
     adds: dict[str, str] = {}
     removed: set[str] = set()
@@ -199,13 +204,14 @@ def parsed(version: int, text: str) -> Since:
         for kind in ("add", "remove"):
             if action.get(kind) is not None:
                 file = action[kind]
-                files.append((version, file["path"], vector_id(file.get("deletionVector")), kind == "add"))
+                path = canonical(file["path"])
+                files.append((version, path, vector_id(file.get("deletionVector")), kind == "add"))
                 # A missing dataChange counts as true.
                 data |= file.get("dataChange") is not False
-                if kind == "add":
-                    adds[file["path"]] = line
-                else:
-                    removed.add(file["path"])
+                if kind == "remove":
+                    removed.add(path)
+                elif path == file["path"]:
+                    adds[path] = line
         metadata |= action.get("metaData") is not None
         renewed |= action.get("metaData") is not None or action.get("protocol") is not None
         info = action.get("commitInfo") or info
@@ -243,7 +249,7 @@ def _gap(log: Log, version: int) -> NotFound:
     )
 
 
-def _by_job(log: Log, versions: range) -> dict[int, Since]:
+def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]:
     """Read commits that may be large in one Spark job."""
     from pyspark.sql import functions as F
 
@@ -267,6 +273,10 @@ def _by_job(log: Log, versions: range) -> dict[int, Since]:
         at.alias("at_ms"),
     )
     table = log.jvm.to_arrow(rows)
+    paths = pa.array(
+        [None if path is None else canonical(path) for path in table["path"].to_pylist()], pa.string()
+    )
+    table = table.set_column(table.schema.get_field_index("path"), "path", paths)
     files = table.filter(pc.is_valid(table["path"]))
     others = table.filter(pc.is_null(table["path"])).to_pylist()
     counted = files.group_by("version").aggregate([("data", "any"), ("live", "all")]).to_pylist()

@@ -20,14 +20,13 @@ from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.log_files import LogFiles, Unlike
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.spellings import UNLIKE
 
 MOST_FILES = 3_000_000
 TAGS = (LEVEL_TAG, KEY_TAG, CURVE_TAG)
 
 _BATCH = 1 << 16  # rows of a checkpoint
 _TEXT = 16 << 20  # bytes of commits that are parsed together, and of the longest line
-# Delta normalizes paths, and compares them as URIs.
-_UNLIKE = r"^[a-zA-Z][a-zA-Z0-9+.-]*:|^/|//|(?:^|/)\.\.?(?:/|$)|%.?[a-f]"
 _VECTOR = pa.struct(
     [
         ("storageType", pa.string()),
@@ -202,7 +201,7 @@ def _vector(action: pa.Array) -> dict[str, pa.Array]:
 def _paths(action: pa.Array) -> pa.Array:
     """Raises Unlike for a path that may have several spellings."""
     paths = pc.struct_field(action, "path")
-    if paths.null_count or pc.any(pc.match_substring_regex(paths, _UNLIKE)).as_py():
+    if paths.null_count or pc.any(pc.match_substring_regex(paths, UNLIKE)).as_py():
         raise Unlike
     return paths
 

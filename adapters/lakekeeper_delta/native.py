@@ -18,6 +18,7 @@ from lakekeeper_delta.shims import shim_of
 
 _DELTA = "org.apache.spark.sql.delta"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can take much memory
+_PINNED = 64  # merges
 _LOOKED_AT = 20  # commits searched for the protocol if Delta's error lacks it
 
 # Field metadata that determines how values are stored in files. Appends may change comments and identity marks.
@@ -114,6 +115,7 @@ class Log:
         self.single_driver = False  # set by the operator for the current run, see `log_stores`
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
+        self._pinned: OrderedDict[str, State] = OrderedDict()
         self._folders: set[str] = set()
 
     def latest(self) -> State:
@@ -140,10 +142,11 @@ class Log:
     def at(self, version: int, table_uuid: str) -> State:
         """An older version. Raises NotFound if the log no longer has it, or if it is another table's."""
         with self._lock:
-            known = self._kept.get(version)
-            if known is not None and known.table_uuid == table_uuid:
-                self._kept.move_to_end(version)
-                return known
+            for known in (*reversed(self._kept.values()), *self._pinned.values()):
+                if (known.version, known.table_uuid) == (version, table_uuid):
+                    if version in self._kept:
+                        self._kept.move_to_end(version)
+                    return known
         try:
             snapshot = self.shim.snapshot_at(self, version)
         except Exception as error:
@@ -174,6 +177,14 @@ class Log:
             while len(self._kept) > _KEPT_SNAPSHOTS:
                 self._kept.popitem(last=False)
         return state
+
+    def pin(self, task: str, state: State) -> None:
+        """Keep a version for a merge: its commits may leave the log before the merge ends."""
+        with self._lock:
+            self._pinned[task] = state
+            self._pinned.move_to_end(task)
+            while len(self._pinned) > _PINNED:
+                self._pinned.popitem(last=False)
 
     def retention_ms(self, state: State) -> int:
         """How long removed files are kept from Delta's own vacuum: as the table sets it, else Delta's default."""
@@ -293,21 +304,22 @@ class Log:
         return self.delta.OptimisticTransaction(folder, self.jvm.none(), snapshot)
 
     def edited(self, action: Any, **changes: Any) -> Any:
-        """A copy of an AddFile with some fields changed, through its JSON: its constructor differs between releases."""
+        """A copy of an action with some fields changed, through its JSON: its constructor differs between releases."""
         data = json.loads(action.json())
-        data["add"].update(changes)
+        (body,) = data.values()
+        body.update(changes)
         return self.action(json.dumps(data))
 
     def action(self, line: str) -> Any:
         """An action parsed from its JSON."""
         return self.delta.actions.Action.fromJson(line)
 
-    def moved(self, action: Any, run: str) -> Any:
+    def moved(self, action: Any, run: str, **changes: Any) -> Any:
         """A copy of an AddFile or AddCDCFile with its path relative to the table instead of the folder of a run."""
         data = json.loads(action.json())
         (body,) = data.values()
-        body["path"] = f"{run}/{body['path']}"
-        return self.delta.actions.Action.fromJson(json.dumps(data))
+        body.update(changes, path=f"{run}/{body['path']}")
+        return self.action(json.dumps(data))
 
 
 def protocol_text(jvm: Jvm, log_path: Any) -> str:

@@ -13,6 +13,7 @@ from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
+from lakekeeper_delta import partition_values
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.native import Log, State
@@ -83,7 +84,9 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
     if not live and _none_lives(log, state, inputs, listed):
         # Spark would leave an empty file under a name that no action records.
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
-    written = write_files(log, state, rows, folder_of(task, run_id), rows_per_file(task))
+    partition = partition_values.of_task(log, state, inputs)
+    folder = folder_of(task, run_id)
+    written = write_files(log, state, rows, folder, rows_per_file(task), partition=partition)
     made = [described(log, add) for add in written]
     outputs = tuple(output for output, _ in made)
     spans = _spans(log, state, written, outputs, task)
@@ -101,12 +104,20 @@ def folder_of(task: MergeTask, run_id: str) -> str:
 
 
 def write_files(
-    log: Log, state: State, rows: DataFrame, run: str, rows_per_file: int = 0, *, checked: bool = False
+    log: Log,
+    state: State,
+    rows: DataFrame,
+    run: str,
+    rows_per_file: int = 0,
+    *,
+    checked: bool = False,
+    partition: Mapping[str, str | None] | None = None,
 ) -> list[Any]:
     """Write rows as new files in the folder of a run, cut at ``rows_per_file`` (0: never); returns Delta's actions.
 
     Each Spark partition starts its own file; the files are in the order of the partitions. ``checked``: the rows are
-    new to the table, and Delta must check them against its constraints.
+    new to the table, and Delta must check them against its constraints. ``partition``: the values of all rows, as the
+    log has them.
     """
     options = {"maxRecordsPerFile": str(rows_per_file), "compression": chosen_codec(log, state) or "zstd"}
     session = _write_session(log)
@@ -114,7 +125,8 @@ def write_files(
         dataset = log.jvm.rows_of_plan(rows._jdf.queryExecution().analyzed(), session)
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
         made = log.writer(state, run).writeFiles(dataset, log.jvm.some(chosen), not checked, log.jvm.seq([]))
-    return [log.moved(action, run) for action in log.jvm.python_list(made)]
+    changes = {} if partition is None else {"partitionValues": partition}
+    return [log.moved(action, run, **changes) for action in log.jvm.python_list(made)]
 
 
 def described(log: Log, add: Any) -> tuple[Output, dict[str, Any]]:

@@ -22,7 +22,9 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported, reason
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
+from lakekeeper_delta import partition_values
 from lakekeeper_delta.commit import attempt, commit_tags, preparing, refuse_obstacle, register_metrics
+from lakekeeper_delta.deletion_vectors import masked
 from lakekeeper_delta.deletion_writer import (
     count_places,
     keep_vectors,
@@ -228,6 +230,7 @@ def _with_feed(
     rows = rows_by_file(log, state, None, adds, row_ids=False)
     made = write_files(log, state, rows.withColumn("_change_type", F.lit("delete")), run)
     written += [_path(action, "cdc") for action in made]
+    made = partition_values.like(log, state, made, adds.values())
     return {**gone, **{p: replace(gone[p], feed=action) for p, action in zip(adds, made, strict=True)}}
 
 
@@ -239,8 +242,8 @@ def _actions(
         add, had = adds[path], adds[path].deletionVector() is not None
         made.count(numDeletedRows=rows[path])
         if one.vector is not None:
-            pair = _counted(log, add, one.rows).removeRows(one.vector, True, True)
-            made.actions += [pair._2(), pair._1()]
+            added, removed = masked(log, _counted(log, add, one.rows), one.vector, data_change=True)
+            made.actions += [removed, added]
             made.added.append(path)
             made.count(numDeletionVectorsUpdated=int(had), numDeletionVectorsAdded=int(not had))
             continue
@@ -299,6 +302,7 @@ class _Touched:
         deleted = rows_by_file(log, state, (self.places, "left_semi"), adds, row_ids=False)
         made = write_files(log, state, deleted.withColumn("_change_type", F.lit("delete")), self.run)
         written += [_path(action, "cdc") for action in made]
+        made = partition_values.like(log, state, made, adds.values())
         return {path: replace(gone[path], feed=action) for path, action in zip(adds, made, strict=True)}
 
     def _left(self, path: str) -> int:

@@ -13,7 +13,7 @@ _ALL_LINES = """
 io.delta.package$: VERSION/0
 org.apache.spark.sql.delta.DeltaLog: createDataFrame/4 createRelation/4 dataPath/0 history/0 loadIndex/2 logPath/0
 org.apache.spark.sql.delta.DeltaLog: newDeltaHadoopConf/0 options/0 startTransaction/2 store/0 unsafeVolatileSnapshot/0
-org.apache.spark.sql.delta.DeltaLog: update/3
+org.apache.spark.sql.delta.DeltaLog: getCanonicalPathFunction/1 update/3
 org.apache.spark.sql.delta.DeltaLog$: forTable/2 forTable/3 invalidateCache/2
 org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 domainMetadata/0 logSegment/0 metadata/0
 org.apache.spark.sql.delta.Snapshot: protocol/0 statsSchema/0 version/0

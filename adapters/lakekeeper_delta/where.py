@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 _NOTHING = pa.array([], pa.string())
 _PREPARED = "PreparedDeltaFileIndex"
 # Types whose statistics are exact: no truncated text, no rounded time, no NaN.
-_EXACT = ('"byte"', '"short"', '"integer"', '"long"', '"date"', '"decimal(')
-
+_EXACT = ('"byte"', '"short"', '"integer"', '"long"', '"date"')
+_DECIMAL = re.compile(r'"decimal\((\d+),')
+_DIGITS = 15
+"""Digits of a decimal that a double keeps: some writers, delta-rs among them, record the bounds of one as a double."""
 
 _KEPT = 4  # results of predicates for each version
 
@@ -56,9 +59,7 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
     partition = {name.lower() for name in state.partition_columns}
     try:
         columns = referenced(log.jvm, frame, where)
-        if any(
-            name.lower() not in partition and not kind.startswith(_EXACT) for name, kind in columns.items()
-        ):
+        if any(name.lower() not in partition and not _is_exact(kind) for name, kind in columns.items()):
             return frozenset()
         others = _planned(log, unmatched(log.jvm, frame, where))
     except ValueError:  # Spark plans more than a filter for the predicate
@@ -74,6 +75,12 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
     candidates = _passing(log, parts, where, some)
     left = _selected(log, parts, [some, others]) if some and others else _NOTHING
     return frozenset(paths) & set(candidates.to_pylist()) - set(left.to_pylist())
+
+
+def _is_exact(kind: str) -> bool:
+    """Whether every writer records the bounds of this type, given as JSON, as they are."""
+    decimal = _DECIMAL.match(kind)
+    return kind in _EXACT if decimal is None else int(decimal[1]) <= _DIGITS
 
 
 def _passing(log: Log, parts: Parts, where: str, scan: Any) -> pa.Array:

@@ -6,9 +6,10 @@ import pytest
 
 from lakekeeper.engine.table_session import TableSession
 from lakekeeper.testing.contents import contents
-from lakekeeper_delta import known_state
+from lakekeeper_delta import known_state, rewrite
 from lakekeeper_delta.known_state import add_files, all_files, parts_of
 from tests.delta.scene import Scene
+from tests.rewrites import tasks_of
 
 pytestmark = pytest.mark.delta
 
@@ -104,3 +105,20 @@ def test_a_change_of_metadata_and_many_commits_begin_a_new_base(
     monkeypatch.setattr(known_state, "MOST_COMMITS", 1)
     filled.run(STEPS[1], STEPS[4])
     assert parts_of(log, log.latest()).base is not second.base
+
+
+def test_a_merge_keeps_the_version_that_it_reads(scene: Scene) -> None:
+    """Its commits may leave the log while the merge runs, and other commits are looked at meanwhile."""
+    scene.create("k BIGINT").run(*["INSERT INTO {t} SELECT id FROM range(10)"] * 2)
+    adapter, log = scene.adapter(), scene.log()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    log.latest()
+    rows = rewrite.read(log, task)
+    for _ in range(4):
+        scene.run("INSERT INTO {t} VALUES (7)")
+        log.latest()
+    log.log.checkpoint(log.latest().snapshot, log.jvm.none())
+    for version in range(task.read_version + 1):
+        (scene.path / "_delta_log" / f"{version:020d}.json").unlink()
+    made = rewrite.write(log, rows, task, "run-1")
+    assert (made.rows_in, sum(output.rows for output in made.outputs)) == (20, 20)

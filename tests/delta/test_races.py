@@ -16,7 +16,9 @@ from lakekeeper.errors import Conflict, Rejected, Unknown
 from lakekeeper_delta import commit as commit_module
 from lakekeeper_delta import json_commits
 from lakekeeper_delta.native import Log
+from lakekeeper_delta.spellings import Canonical
 from lakekeeper_delta.table import DeltaTable
+from tests.delta.by_hand import by_hand, removed
 from tests.delta.scene import Scene, Step
 from tests.rewrites import recluster, rewritten, tasks_of
 
@@ -252,6 +254,26 @@ def test_a_path_that_looks_like_a_pattern(spark: Any, tmp_path: Path) -> None:
     assert len(files) - len(scene.data_files()) == len(more)
 
 
+@pytest.mark.parametrize("large", [0, json_commits.LARGE], ids=["by a job", "by the driver"])
+@pytest.mark.parametrize("spelled", ["d//a.parquet", "./d/a.parquet", "d/x/../a.parquet"])
+def test_a_file_that_is_removed_under_another_spelling(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: str, large: int
+) -> None:
+    """Delta normalizes the paths of a log when it reads its state, and so must the check for conflicts."""
+    monkeypatch.setattr(json_commits, "LARGE", large)
+    table = by_hand(spark, tmp_path / "t")
+    file = table.add("d/a.parquet", (1, 2))
+    table.commit(file, table.add("b.parquet", (3, 4)))
+    adapter, snapshot, done = _prepared(table.scene)
+    table.commit(removed({"add": {**file["add"], "path": spelled}}))
+    changes = adapter.changes_since(snapshot)
+    assert changes.removed == {"d/a.parquet"}
+    with pytest.raises(Conflict):
+        adapter.commit(done, snapshot, "run-1")
+    assert table.scene.spark_records(columns="k") == [{"k": 3}, {"k": 4}]
+    assert {block.path for block in adapter.snapshot(["k"]).blocks} == {"b.parquet"}
+
+
 def test_a_running_stream_sees_no_row_twice(filled: Scene, tmp_path: Path) -> None:
     target, marks = tmp_path / "copy", tmp_path / "marks"
 
@@ -282,9 +304,9 @@ def test_a_check_reads_only_the_commits_since_the_previous_check(
     snapshot = adapter.snapshot(["k"])
     adapter.changes_since(snapshot)
 
-    def noted(version: int, text: str) -> json_commits.Since:
+    def noted(version: int, text: str, canonical: Canonical) -> json_commits.Since:
         read.append(version)
-        return real(version, text)
+        return real(version, text, canonical)
 
     monkeypatch.setattr(json_commits, "parsed", noted)
     first = filled.version + 1
