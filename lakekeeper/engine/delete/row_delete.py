@@ -166,11 +166,7 @@ class RowDelete:
             self.in_doubt = True
             try:
                 return self.adapter.deletes.delete(prepared, self.snapshot, self.run_id, self.where)
-            except (
-                OptionError,
-                Rejected,
-                Unsupported,
-            ):  # a catalog may land a commit and answer that it lost
+            except (OptionError, Rejected, Unsupported):  # only these prove that nothing was committed
                 self.in_doubt = False
                 raise
 
