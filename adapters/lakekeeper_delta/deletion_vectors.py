@@ -39,8 +39,10 @@ def masked(log: Log, add: Any, vector: Any, *, data_change: bool) -> tuple[Any, 
     the file. Here the numbers stay as they are.
     """
     pair = add.removeRows(vector, True, data_change)
-    stats = exact_json.loads(json.loads(add.json())["add"]["stats"])
-    wide = exact_json.dumps({**stats, "tightBounds": False})
+    stats = json.loads(add.json())["add"].get("stats")
+    if not stats:
+        return pair._1(), pair._2()
+    wide = exact_json.dumps({**exact_json.loads(stats), "tightBounds": False})
     return log.edited(pair._1(), stats=wide), pair._2()
 
 

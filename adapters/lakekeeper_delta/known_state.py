@@ -166,9 +166,9 @@ def live_add_files(log: Log, state: State, paths: Collection[str]) -> Any:
 def inputs_of(log: Log, state: State, task: str, paths: Iterable[str]) -> Any:
     """The AddFile objects of a task, as a java.util.List; cached, since both read and write need them.
 
-    The version is kept for the task too.
+    The version is kept too.
     """
-    log.pin(task, state)
+    log.pin(state)
     known = _known(log)
     with known.lock:
         kept = known.inputs.get((state.version, task))

@@ -18,7 +18,7 @@ from lakekeeper_delta.shims import shim_of
 
 _DELTA = "org.apache.spark.sql.delta"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can take much memory
-_PINNED = 64  # merges
+_PINNED = 4  # versions that merges read; those of one round read the same
 _LOOKED_AT = 20  # commits searched for the protocol if Delta's error lacks it
 
 # Field metadata that determines how values are stored in files. Appends may change comments and identity marks.
@@ -115,7 +115,7 @@ class Log:
         self.single_driver = False  # set by the operator for the current run, see `log_stores`
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
-        self._pinned: OrderedDict[str, State] = OrderedDict()
+        self._pinned: OrderedDict[int, State] = OrderedDict()
         self._folders: set[str] = set()
 
     def latest(self) -> State:
@@ -178,11 +178,11 @@ class Log:
                 self._kept.popitem(last=False)
         return state
 
-    def pin(self, task: str, state: State) -> None:
-        """Keep a version for a merge: its commits may leave the log before the merge ends."""
+    def pin(self, state: State) -> None:
+        """Keep a version that a merge reads: its commits may leave the log before the merge ends."""
         with self._lock:
-            self._pinned[task] = state
-            self._pinned.move_to_end(task)
+            self._pinned[state.version] = state
+            self._pinned.move_to_end(state.version)
             while len(self._pinned) > _PINNED:
                 self._pinned.popitem(last=False)
 

@@ -21,11 +21,14 @@ from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.native import Log, State
 
 
-def of_task(log: Log, state: State, inputs: Iterable[Any]) -> dict[str, str | None] | None:
-    """The values of all ``inputs``; None for a table without partitions. Raises AdapterError if they differ."""
+def of_task(log: Log, state: State, inputs: Sequence[Any]) -> dict[str, str | None] | None:
+    """The values of all ``inputs``; None for a table without partitions.
+
+    Raises AdapterError if their timestamps differ. All other values are equal by the plan, so one input is read.
+    """
     if not state.partition_columns:
         return None
-    found = [_values(add) for add in inputs]
+    found = [_values(add) for add in (inputs if _timestamps(state) else inputs[:1])]
     if any(_set(values) != _set(found[0]) for values in found):
         raise AdapterError(f"{log.name}: the files of one merge are in several partitions")
     return found[0]
@@ -42,8 +45,7 @@ def refuse_repeated(log: Log, state: State, adds: Iterable[Any]) -> None:
     """Raise Unsupported if Delta's writer would change the value of a file, when it writes rows of several files."""
     from pyspark.sql import functions as F
 
-    fields = [f for f in state.schema["fields"] if f["name"] in state.partition_columns]
-    moments = [f["name"] for f in fields if f["type"] == "timestamp"]
+    moments = _timestamps(state)
     if not moments:
         return
     values = [_values(add) for add in adds]
@@ -57,6 +59,11 @@ def refuse_repeated(log: Log, state: State, adds: Iterable[Any]) -> None:
                 f"partition column {name} with times in the hour that is repeated at the end of summer time",
                 "Spark would move them by this hour; nothing was written. Set spark.sql.session.timeZone to UTC",
             )
+
+
+def _timestamps(state: State) -> list[str]:
+    fields = [field for field in state.schema["fields"] if field["name"] in state.partition_columns]
+    return [field["name"] for field in fields if field["type"] == "timestamp"]
 
 
 def _values(add: Any) -> dict[str, str | None]:
