@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,12 @@ _PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What jobs may still commit to one table. ``folder`` is its ``flink.manifests.location``, if it has one."""
+    """What jobs may still commit to one table. ``folders`` have manifests of jobs outside what a vacuum lists."""
 
     jvm: Iceberg
     io: Any
     disk: Disk
-    folder: str | None
+    folders: Sequence[str]
 
     def named(self, listed: Collection[str]) -> set[str]:
         """Those of ``listed``, the files of a table, that a job may still commit.
@@ -71,8 +71,8 @@ class Pending:
 
     def _manifests(self, listed: Collection[str]) -> set[str]:
         found = set(listed)
-        if self.folder:
-            found |= {info.path for info in self.disk.files(self.folder.rstrip("/"))}
+        for folder in self.folders:
+            found |= {info.path for info in self.disk.files(folder.rstrip("/"))}
         return {path for path in found if _MANIFEST.fullmatch(path.rpartition("/")[2])}
 
     def files_of(self, manifest: str) -> list[str]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from lakekeeper.core.vacuum.path_guard import meets, within
+from lakekeeper.core.vacuum.path_guard import meets, same_place, within
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.catalogs import Place, catalogs, places
 from lakekeeper.spi import TableName
@@ -86,11 +86,13 @@ def in_catalogs(
     searched = set(catalogs(jvm.spark)) - _FOR_PATHS if everywhere else {own.catalog}
     found = set()
     for place in (place for catalog in sorted(searched) for place in places(jvm, catalog, DECLARED)):
-        if meets(place.location, roots) and not _is_own(place, own):
+        if _is_own(place, own) or (place.catalog != own.catalog and same_place(place.location, roots[0])):
+            continue  # another catalog may show the same table; what else is in its folder, the listing finds
+        if meets(place.location, roots):
             found.add(f"{place} at {place.location}")
         for name, root in place.declared.items():
             lies = meets(root, roots) if folders is None else any(within(root, folder) for folder in folders)
-            if lies and not _is_own(place, own):
+            if lies:
                 found.add(f"{place}, whose {name} is {root}")
     return found
 

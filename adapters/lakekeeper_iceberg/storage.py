@@ -166,8 +166,10 @@ class IcebergStorage:
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         if not paths:
             return set()
-        folder = self._properties(versions.native).get(flink.FOLDER)
-        pending = flink.Pending(self.jvm, self.table().io(), self._disk(), folder)
+        metadata = self._metadata_folder(versions.native)
+        listed = any(within(metadata, root) for root in self.grounds.roots)
+        places = (self._properties(versions.native).get(flink.FOLDER), None if listed else metadata)
+        pending = flink.Pending(self.jvm, self.table().io(), self._disk(), tuple(filter(None, places)))
         return garbage.named_of(self._reach(versions), paths) | pending.named(paths)
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:

@@ -38,7 +38,9 @@ def pending(
 
     nothing: Any = None
     disk: Any = SimpleNamespace(files=lambda _: [SimpleNamespace(path=path) for path in there])
-    return patch.object(Pending, "files_of", files_in), Pending(nothing, nothing, disk, folder)
+    return patch.object(Pending, "files_of", files_in), Pending(
+        nothing, nothing, disk, (folder,) if folder else ()
+    )
 
 
 @pytest.mark.parametrize(

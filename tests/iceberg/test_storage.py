@@ -20,6 +20,7 @@ from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum.vacuum_plan import Doomed
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, Unknown
+from lakekeeper.spark.shims import shim
 from lakekeeper_iceberg.filesystem import Disk
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
@@ -484,6 +485,19 @@ def test_tables_of_two_catalogs_that_write_their_data_to_one_folder(
     other = rows(rest.scene.create("k INT, v STRING", properties=shared), 1)
     allowed = scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"])
     assert allowed.strangers() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
+
+
+def test_two_catalogs_that_show_one_table(rest: _Rest, confs: RuntimeConfig, tmp_path: Path) -> None:
+    """Its name in the other catalog counted as another table, and no search for orphans was possible."""
+    scene = rest.scene
+    own = f"spark.sql.catalog.{scene.catalog}"
+    for key, value in shim().confs(scene.spark).items():
+        if key == own or key.startswith(f"{own}."):
+            confs.set(key.replace(own, "spark.sql.catalog.twin"), value)
+    shared = {"write.data.path": f"file:{tmp_path}/bulk"}
+    rows(scene.create("k INT, v STRING", properties=shared), 1)
+    assert scene.spark.table(f"twin.db.{scene.name}").count() == 1
+    assert scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"]).strangers() == []
 
 
 def test_a_catalog_that_does_not_respond(scene: Scene) -> None:
