@@ -332,13 +332,15 @@ class MemoryAdapter:
         with self.store.lock:
             then, now = self.store.version(snapshot.version), self.store.current
             since = self.store.versions[then.number + 1 :]
+        winners, obstacle = tuple(map(_winner_of, since)), self._obstacle(snapshot, then, now)
+        if obstacle:  # as in real logs, what happened to the files is then not known
+            return Changes(now.number, winners, obstacle=obstacle)
         still = {p: now.files[p].delete_id for p in then.files if p in now.files}
         return Changes(
             version=now.number,
-            winners=tuple(map(_winner_of, since)),
+            winners=winners,
             removed=frozenset(p for p in then.files if p not in now.files),
             delete_ids={p: d for p, d in still.items() if d != then.files[p].delete_id},
-            obstacle=self._obstacle(snapshot, then, now),
         )
 
     def _obstacle(self, snapshot: Snapshot, then: Version, now: Version) -> Reason | None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import lakekeeper as lk
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown
 from lakekeeper.spark.merge import SparkRunner
@@ -23,6 +24,7 @@ from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import dangling, fill, three_files
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
 from tests.iceberg.swaps import tampered
+from tests.observers import once_at
 from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
@@ -441,3 +443,34 @@ def test_tidying_that_loses_a_race(scene: Scene, rival: str) -> None:
     assert scene.metadata_leftovers() == set()
     assert tidy(scene).removed_delete_files <= 1
     assert scene.spark_rows() == scene.log_rows()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("lost", ["expired", "rolled back"])
+def test_a_delete_prepares_all_files_again_if_the_version_that_it_searched_is_lost(
+    scene: Scene, version: int, lost: str
+) -> None:
+    """Its vectors were kept, although what had happened to their files was not known."""
+    three_files(scene, version)
+    first = scene.versions()[-1]
+    scene.run("DELETE FROM {t} WHERE v = 'v5'")
+    searched = scene.versions()[-1]
+
+    def race() -> None:
+        procedure = f"CALL {scene.catalog}.system"
+        if lost == "expired":
+            scene.run("DELETE FROM {t} WHERE v IN ('v6', 'v36')", fill(90, 95))
+            scene.run(
+                f"{procedure}.expire_snapshots(table => 'db.{scene.name}', snapshot_ids => ARRAY({searched}))"
+            )
+        else:
+            scene.run(f"{procedure}.rollback_to_snapshot('db.{scene.name}', {first})")
+            scene.run("DELETE FROM {t} WHERE v IN ('v6', 'v36')", fill(90, 95))
+
+    where = "v IN ('v7', 'v37', 'v67', 'v92')"
+    lk.table(scene.spark, scene.sql).delete(where, observer=once_at("before_commit", race))
+    gone = {6, 36, 7, 37, 67, 92} | ({5} if lost == "expired" else set())
+    expected = Counter(f"v{i}" for i in range(95) if i not in gone)
+    assert Counter(row.v for row in scene.spark.table(scene.sql).collect()) == expected
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.leftovers() == set()

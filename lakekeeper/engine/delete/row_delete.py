@@ -276,8 +276,8 @@ class RowDelete:
         listed = now.blocks.path.to_pylist()
         gone = changes.removed | changes.delete_ids.keys()
         same = (set(before.blocks.path.to_pylist()) & set(listed)) - gone
-        if now.schema_id != before.schema_id:
-            same = set()  # the predicate may refer to other columns now
+        if now.schema_id != before.schema_id or changes.obstacle:
+            same = set()  # the predicate may refer to other columns, or the files' fate is not known
         parts, self.parts = self.parts, []
         went = 0
         for part in parts:
@@ -302,7 +302,7 @@ class RowDelete:
         """Report the commits in between. Raises AdapterError if rewrites alone changed the rows to delete."""
         self.again += found
         self.over |= {w.version: str(w) for w in changes.winners}
-        layout = bool(changes.winners) and all(w.layout for w in changes.winners)
+        layout = bool(changes.winners) and all(w.layout for w in changes.winners) and not changes.obstacle
         if layout and went != found and not self.unsure:
             raise AdapterError(
                 f"{self.adapter.table}: {went:,} rows to delete were in files that {', '.join(self.over.values())} "

@@ -28,7 +28,15 @@ from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, Unknown
+from lakekeeper.errors import (
+    AdapterError,
+    Conflict,
+    NotFound,
+    OptionError,
+    Rejected,
+    Unknown,
+    Unsupported,
+)
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -199,7 +207,7 @@ class _Restore:
             except (Conflict, Unknown):
                 self.sent = True
                 raise
-            except LakekeeperError:
+            except (OptionError, Rejected, Unsupported):  # only these prove that nothing was committed
                 self.in_doubt = False
                 raise
             self.sent &= not commit.added

@@ -60,7 +60,7 @@ class Records:
     _cursor: _Cursor = _Cursor()
     _registration: Registration | None = None
     _heir: bool = False
-    _deputy: bool = False
+    _deputy_of: Intent | None = None
 
     def versions(
         self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
@@ -188,14 +188,19 @@ class Records:
     def stopped(self) -> None:
         """Nothing more is deleted; the list remains for the next vacuum, which checks each file in it.
 
-        A vacuum whose list we took over may still delete, and is registered no more: we remain registered in its place.
+        A vacuum whose list we took over may still delete, and is registered no more: we remain registered in its place,
+        as long as it would have been.
         """
-        standing = self._registration
-        if standing is None or self._deputy:
+        standing, other = self._registration, self._deputy_of
+        if standing is None:
             return
         with suppress(Exception):  # an undo then waits until the registration has timed out
-            if standing.stands():
+            if not standing.stands():
+                return
+            if other is None:
                 standing.note(ended=True)
+            else:
+                standing.note(at_ms=other.at_ms, renewed_ms=other.renewed_ms, timeout_ms=other.timeout_ms)
 
     def finished(
         self,
@@ -293,8 +298,13 @@ class Records:
                     goes = all(paths is not None and dealt_with.issuperset(paths) for paths in lists)
                 if goes:
                     self._heir = True
-                    self._deputy |= intent.deletes(self.timeout_ms, now_ms)
+                    self._stand_in_for(intent, now_ms)
                     self.forget(slot, intent)
+
+    def _stand_in_for(self, other: Intent, now_ms: int) -> None:
+        longest = self._deputy_of.dies_ms() if self._deputy_of else 0
+        if other.deletes(self.timeout_ms, now_ms) and other.dies_ms() > longest:
+            self._deputy_of = other
 
     def forget(self, slot: str, intent: Intent) -> None:
         for number in range(intent.parts):

@@ -262,3 +262,21 @@ def test_a_vacuum_that_took_over_the_list_of_another_stands_in_for_it(
     ours.stopped()
     ours_now = next(each for each in registered(MemoryNotes(table)).values() if each.run_id == "v-1")
     assert ours_now.deletes(DAY, table.now_ms) is not ended
+
+
+def test_a_vacuum_stands_in_for_another_no_longer_than_that_one_would_have_lasted(table: MemoryTable) -> None:
+    """A chain of vacuums, each of which met a file that cannot be deleted, refused an undo forever."""
+    theirs = listed(table, "other-1", parts=0)
+    [first] = theirs.values()
+    for run_id in ("v-1", "v-2", "v-3"):
+        table.later(DAY // 2 - 1)
+        ours, plan = records(table, run_id), planned(table)
+        ours.before(plan)
+        ours.took_over(theirs, frozenset(file.path for file in plan.files), DAY)
+        ours.stopped()
+        theirs = {
+            slot: each for slot, each in registered(MemoryNotes(table)).items() if each.run_id == run_id
+        }
+        [ours_now] = theirs.values()
+        assert ours_now.deletes(DAY, table.now_ms) is (table.now_ms < first.dies_ms(DAY))
+    assert table.now_ms >= first.dies_ms(DAY)
