@@ -40,7 +40,7 @@ _ENCODED = re.compile(r"(?:[^\s&\"'%]|%(?!26))*")
 _JSON = re.compile(r"[^\s,}\]]*")
 _LINE = re.compile(r"[^\r\n]*")
 _BRACED = re.compile(r"(?:[^}]|\}\})*")
-_NEXT_OPTION = re.compile(r"[;,](?=[\w.\-]+=)")
+_OPTION_VALUE = re.compile(r"(?:[^\s&\"',;]|[;,](?![\w.\-]+=))*")
 _NEXT_ENTRY = re.compile(r",\s*[\w.\-]+\s*->|$", re.MULTILINE)
 _PROSE = re.compile(r"[A-Za-z][a-z'\-]*|\d{1,9}|\w+://.*", re.DOTALL)
 _TYPE = re.compile(r"(?:string|binary|boolean|(?:big|small|tiny)?int|long|float|double|date|timestamp\w*|decimal|"
@@ -184,9 +184,7 @@ def _assigned(text: str, value: int, *, query: bool) -> _Span | None:
     if text[value : value + 1] == "{":
         braced = _BRACED.match(text, value + 1)
         return (value + 1, braced.end()) if braced else None
-    bare = _BARE.match(text, value)
-    option = None if query or bare is None else _NEXT_OPTION.search(text, value, bare.end() + 1)
-    return _stripped(text, value, option or bare, start=option is not None)
+    return _stripped(text, value, (_BARE if query else _OPTION_VALUE).match(text, value))
 
 
 def _stripped(text: str, value: int, found: re.Match[str] | None, *, start: bool = False) -> _Span | None:

@@ -228,7 +228,20 @@ def _assert_hidden(text: str, secret: str) -> str:
 
 
 _PIECES = (
-    *("a", "token", "token ", "token=", "token: ", "'token':", "token -> ", "token,", "token{", "password={"),
+    *(
+        "a",
+        "token",
+        "token ",
+        "token=",
+        "token=,",
+        "token=;",
+        "token: ",
+        "'token':",
+        "token -> ",
+        "token,",
+        "token{",
+        "password={",
+    ),
     *("token='\\", "://", "://a@", "://a:", "@", "jdbc:oracle:a:", "Bearer ", "-----BEGIN PRIVATE KEY"),
     *("\\", "'", ";a", ",a", ", ", " ", "-", "access.", "%3D", "="),
 )

@@ -197,12 +197,10 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
 
 
 def _together(log: Log, prepared: Sequence[Prepared]) -> tuple[dict[str, _Gone], dict[str, int]]:
-    """The outcome and the rows to delete of each file. Raises AdapterError for a file that is in two parts."""
+    """The outcome and the rows to delete of each file. Raises Rejected for a file that is in two parts."""
     rows = {path: count for each in prepared for path, count in each.rows.items()}
     if len(rows) < sum(len(each.rows) for each in prepared):
-        raise AdapterError(
-            f"{log.name}: a file with rows to delete was prepared twice; nothing was committed"
-        )
+        raise Rejected(f"{log.name}: a file with rows to delete was prepared twice; nothing was committed")
     return {path: each.native[path] for each in prepared for path in each.rows}, rows
 
 

@@ -49,7 +49,7 @@ org.apache.spark.sql.delta.actions.Metadata: configuration/0 id/0 partitionColum
 org.apache.spark.sql.delta.actions.Protocol: merge/1 minReaderVersion/0 minWriterVersion/0 readerAndWriterFeatureNames/0
 org.apache.spark.sql.delta.actions.Protocol$: forTableFeature/1
 org.apache.spark.sql.delta.actions.SetTransaction: new/3
-org.apache.spark.sql.delta.catalog.DeltaCatalog: loadTable/1
+org.apache.spark.sql.delta.catalog.DeltaCatalog: loadTable/1 namespaceExists/1 tableExists/1
 org.apache.spark.sql.delta.catalog.DeltaTableV2: catalogTable/0 deltaLog/0 properties/0
 org.apache.spark.sql.delta.commands.AlterTableClusterByDeltaCommand: new/2 run/1
 org.apache.spark.sql.delta.commands.AlterTableSetPropertiesDeltaCommand: new/2 run/1

@@ -264,10 +264,11 @@ class Inputs:
         with self._reading(group) as file:
             whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
             batches = file.batches(group.group, list(unsure.values()), batch_rows)
-            for number, batch in enumerate(batches, 1):
+            last = 0
+            for batch in batches:  # of at most so many rows
                 held.append(batch)
                 size += batch.nbytes
-                last = min(number * batch_rows, self.rows(group))
+                last += batch.num_rows
                 if size <= self._piece_bytes and last < self.rows(group):
                     continue
                 read = pa.Table.from_batches(held)

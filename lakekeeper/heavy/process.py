@@ -170,8 +170,12 @@ class HeavyProcess:
 
     def _watch(self) -> None:
         """Kill a process that has a task and is silent: it is frozen, and its tasks would wait forever."""
-        while not self._over.wait(min(self._silent_seconds / 4, ALIVE_S)):
-            silent = time.monotonic() - self._heard_at
+        step, woke = min(self._silent_seconds / 4, ALIVE_S), time.monotonic()
+        while not self._over.wait(step):
+            now = time.monotonic()
+            if now - woke > 2 * step:  # this process was paused, and perhaps the other one with it
+                self._heard_at = now
+            woke, silent = now, now - self._heard_at
             if self._answers and silent > self._silent_seconds:
                 self._kill(f"it gave no sign of life for {silent:.0f} s")
                 return

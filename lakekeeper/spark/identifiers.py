@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
             inside = ".".join((catalog, *namespace))
             raise NotFound(text, f"no such table; SHOW TABLES IN {inside} lists those that exist") from error
         raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
-    if not _is_namespace(manager.catalog(catalog), identifier.namespace()):
+    if not _is_namespace(jvm, manager.catalog(catalog), namespace):
         owner = ".".join((catalog, *namespace))
         raise NotFound(text, f"is a part of a table (metadata, branch or tag); name the table, {owner}")
     if not provider:
@@ -97,14 +97,20 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
 
 
-def _is_namespace(catalog: Any, steps: Any) -> bool:
-    """Whether a table's namespace exists; otherwise it is itself a table, as in ``db.t.files`` and ``t.branch_b``."""
+def _is_namespace(jvm: Jvm, catalog: Any, steps: Sequence[str]) -> bool:
+    """Whether a table's namespace is one, and not itself a table, as in ``db.t.files`` and ``t.branch_b``."""
+    namespace = jvm.array(jvm.view.java.lang.String, steps)
+    if len(steps) > 1:
+        return bool(catalog.namespaceExists(namespace))
     try:
-        return bool(catalog.namespaceExists(steps))
+        identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier
+        outside = jvm.array(jvm.view.java.lang.String, [])
+        # Not every catalog reports its namespaces.
+        return bool(catalog.namespaceExists(namespace)) or not catalog.tableExists(
+            identifier.of(outside, steps[0])
+        )
     except Exception:
-        if len(steps) > 1:
-            raise
-        return True  # not every catalog reports namespaces
+        return True
 
 
 def aliases(spark: Any, name: TableName) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, Rejected, Unknown, Unsupported
+from lakekeeper.errors import Conflict, LakekeeperError, Rejected, Unknown, Unsupported
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spark.shims import shim
 from lakekeeper.spi import Commit, Held, Tidied
@@ -292,7 +292,7 @@ def test_positions_found_in_several_parts(scene: Scene) -> None:
     delete(adapter, snapshot, parts[:2], "v = 'v3'")
     assert sum(scene.log_rows().values()) == 118
     doubled = [runner.hold(adapter.deletes.find(adapter.snapshot(), "v = 'v5'"))] * 2
-    with pytest.raises(AdapterError, match="prepared twice"):
+    with pytest.raises(Rejected, match="prepared twice"):
         delete(adapter, adapter.snapshot(), doubled, "v = 'v5'")
     assert leftovers(scene) == set()
 
