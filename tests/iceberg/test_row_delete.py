@@ -450,7 +450,7 @@ def test_tidying_that_loses_a_race(scene: Scene, rival: str) -> None:
 def test_a_delete_prepares_all_files_again_if_the_version_that_it_searched_is_lost(
     scene: Scene, version: int, lost: str
 ) -> None:
-    """Its vectors were kept, although what had happened to their files was not known."""
+    """Loss L74: its vectors were kept, although what had happened to their files was not known."""
     three_files(scene, version)
     first = scene.versions()[-1]
     scene.run("DELETE FROM {t} WHERE v = 'v5'")
