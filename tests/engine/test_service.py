@@ -23,7 +23,8 @@ def test_a_service_runs_at_once_and_stops_in_the_middle_of_its_pause() -> None:
     assert (service.reports, service.passes, service.error) == ([result], 1, None)
 
 
-def test_a_service_stopped_during_a_pass_lets_it_finish() -> None:
+def _in_a_pass() -> tuple[Service, threading.Event]:
+    """A service in the middle of a pass, which ends once the event is set."""
     begun, go_on = threading.Event(), threading.Event()
 
     def one_pass() -> AutoReport:
@@ -33,6 +34,11 @@ def test_a_service_stopped_during_a_pass_lets_it_finish() -> None:
 
     service = _service(one_pass).start()
     assert begun.wait(30)
+    return service, go_on
+
+
+def test_a_service_stopped_during_a_pass_lets_it_finish() -> None:
+    service, go_on = _in_a_pass()
     stopper = threading.Thread(target=service.stop)
     stopper.start()
     go_on.set()
@@ -42,15 +48,7 @@ def test_a_service_stopped_during_a_pass_lets_it_finish() -> None:
 
 
 def test_a_stop_waits_no_longer_than_its_caller_allows() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def one_pass() -> AutoReport:
-        begun.set()
-        assert go_on.wait(30)
-        return AutoReport((), 1)
-
-    service = _service(one_pass).start()
-    assert begun.wait(30)
+    service, go_on = _in_a_pass()
     assert not service.stop(0.01)
     go_on.set()
     assert service.stop(30)

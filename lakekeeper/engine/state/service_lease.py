@@ -22,9 +22,8 @@ from lakekeeper.spi import Notes
 NOTE = "service.json"
 LASTS_MS = 5 * 60_000
 _RENEWED_MS = LASTS_MS // 3
-_FURTHEST_MS = (
-    2 * LASTS_MS
-)  # the clock of another host may be ahead; a later end was not written by a service
+_FURTHEST_MS = 2 * LASTS_MS
+"""How far ahead a lease may end, since the clock of another host may be ahead; no service wrote a later end."""
 
 
 def new_owner() -> str:
