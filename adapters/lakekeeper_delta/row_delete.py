@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported, reason
@@ -109,7 +110,7 @@ def prepare(
     state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
     refuse_append_only(log, state)
     wanted = {path for path, rows in hits.per_file.items() if rows} if hits else set()
-    blocks = snapshot.blocks
+    blocks = only_blocks(snapshot.blocks, wanted | set(whole))
     physical, live = (
         dict(zip(blocks.path.to_pylist(), counts.tolist(), strict=True))
         for counts in (blocks.rows, blocks.live_rows)

@@ -13,7 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.block_changes import only_blocks
+from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected
 from lakekeeper.spi import Held, Prepared
 from lakekeeper_iceberg.commit import RowChange
@@ -85,8 +86,8 @@ class Preparation:
 
     def _prepare(self, hits: Held[DataFrame] | None, whole: Collection[str]) -> Prepared:
         some = [path for path, rows in hits.per_file.items() if rows] if hits else []
-        blocks = self.snapshot.blocks
-        least = dict(zip(blocks.path.to_pylist(), blocks.least_live_rows.tolist(), strict=True))
+        named = only_blocks(self.snapshot.blocks, {*some, *whole})
+        least = dict(zip(named.path.to_pylist(), named.least_live_rows.tolist(), strict=True))
         unknown = (set(some) | set(whole)) - least.keys()
         if unknown:
             raise AdapterError(
@@ -98,7 +99,7 @@ class Preparation:
         paths = sorted(rows)
         version = -1 if self.snapshot.version is None else self.snapshot.version
         tasks = dict(zip(paths, self.planner.described(self.table, version, paths), strict=True))
-        leaving = set(whole) | self._emptied(rows, places.keys(), tasks)
+        leaving = set(whole) | self._emptied(only_blocks(named, places.keys()), rows, tasks)
         gone = {
             path: _Gone(
                 tasks[path].file(), replaced=tuple(self._alone(self.jvm.items(tasks[path].deletes())))
@@ -124,23 +125,19 @@ class Preparation:
         found = dict(zip((m.path for m in masks), in_order(self.jvm, masks, made), strict=True))
         return {m.path: _Gone(m.file, found[m.path], tuple(self._alone(m.known))) for m in masks}
 
-    def _emptied(self, rows: Mapping[str, int], found: Collection[str], tasks: Mapping[str, Any]) -> set[str]:
-        """The files without a live row once the rows that were found in them are deleted.
+    def _emptied(self, found: BlockSet, rows: Mapping[str, int], tasks: Mapping[str, Any]) -> set[str]:
+        """The files without a live row once the ``rows`` that were found in them are deleted.
 
         A file whose live rows the statistics do not count exactly is only looked at if their lower bound says that it
         may be empty: then its delete files are read. With deletes of unknown effect, it is never removed, only masked.
         """
-        blocks = self.snapshot.blocks
-        counts = (
-            blocks.path.to_pylist(),
-            *(c.tolist() for c in (blocks.rows, blocks.live_rows, blocks.deleted_rows)),
-        )
+        counts = (column.tolist() for column in (found.rows, found.live_rows, found.deleted_rows))
         emptied: set[str] = set()
         unsure: dict[str, int] = {}
-        for path, count, live, most in zip(*counts, strict=True):
-            if path in found and rows[path] == live:
+        for path, count, live, most in zip(found.path.to_pylist(), *counts, strict=True):
+            if rows[path] == live:
                 emptied.add(path)
-            elif path in found and live < 0 <= most and rows[path] + most >= count:
+            elif live < 0 <= most and rows[path] + most >= count:
                 unsure[path] = count
         loader = self.jvm.delete_loader(self.table) if unsure else None
 

@@ -36,6 +36,10 @@ _FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameErr
 _FINAL = (CommitError, OptionError, RetentionError, UndoError, Unsupported, *_FAULTS)
 
 
+NOT_COMMITTED = (OptionError, Rejected, Unsupported)
+"""Errors of a commit that prove that nothing was committed: a catalog may apply one and report that it lost."""
+
+
 def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_WORK) -> T:
     """The result of ``ask``, which is called again after each pause while it fails.
 

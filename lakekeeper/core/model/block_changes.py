@@ -26,11 +26,12 @@ def changed_blocks(blocks: BlockSet, gone: Collection[str], added: BlockSet) -> 
     return joined(blocks.take(stay), added)
 
 
-def only_blocks(blocks: BlockSet, paths: pa.Array | None) -> BlockSet:
+def only_blocks(blocks: BlockSet, paths: pa.Array | Collection[str] | None) -> BlockSet:
     """The blocks with these paths (None: all blocks); a path without a block is ignored."""
     if paths is None:
         return blocks
-    hit = pc.is_in(blocks.path, value_set=paths)
+    named = paths if isinstance(paths, pa.Array) else pa.array(list(paths), pa.string())
+    hit = pc.is_in(blocks.path, value_set=named)
     return blocks.take(np.asarray(hit.to_numpy(zero_copy_only=False), np.bool_))
 
 

@@ -23,17 +23,18 @@ from functools import partial
 from typing import Any
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import patiently, sent
+from lakekeeper.engine.retries import NOT_COMMITTED, patiently, sent
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, OptionError, Rejected, Unknown, Unsupported
+from lakekeeper.errors import AdapterError, Conflict, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -166,7 +167,7 @@ class RowDelete:
             self.in_doubt = True
             try:
                 return self.adapter.deletes.delete(prepared, self.snapshot, self.run_id, self.where)
-            except (OptionError, Rejected, Unsupported):  # only these prove that nothing was committed
+            except NOT_COMMITTED:
                 self.in_doubt = False
                 raise
 
@@ -227,16 +228,16 @@ class RowDelete:
         """Find the rows in these files (None: in all) and prepare their delete; returns their number."""
         deletes, blocks = self.adapter.deletes, snapshot.blocks
         wanted = blocks.path.to_pylist() if paths is None else list(paths)
-        live = dict(zip(blocks.path.to_pylist(), blocks.live_rows.tolist(), strict=True))
         covered = deletes.covered(snapshot, self.where, wanted)
-        whole = frozenset(path for path in covered if live[path])  # one without a live row may stay
-        self.unsure |= any(live[path] < 0 for path in whole)
+        gone = only_blocks(blocks, covered)
+        gone = gone.take(gone.live_rows != 0)  # one without a live row may stay
+        whole = frozenset(gone.path.to_pylist())
+        self.unsure |= bool((gone.live_rows < 0).any())
         rest = [path for path in wanted if path not in covered]
         held = self._hold(snapshot, rest) if rest else None
         self._prepare(held, whole, snapshot, registration)
         found = sum(held.per_file.values()) if held else 0
-        least = dict(zip(blocks.path.to_pylist(), blocks.least_live_rows.tolist(), strict=True))
-        return found + sum(int(least[path]) for path in whole)
+        return found + int(gone.least_live_rows.sum())
 
     def _hold(self, snapshot: Snapshot, paths: Collection[str]) -> Held[Any]:
         found = self.adapter.deletes.find(snapshot, self.where, paths)

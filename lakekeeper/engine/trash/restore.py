@@ -16,27 +16,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.config.options import Options
+from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import RestoreReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.retries import NOT_COMMITTED, patiently
 from lakekeeper.engine.state.leases import Registration, at_work
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import (
-    AdapterError,
-    Conflict,
-    NotFound,
-    OptionError,
-    Rejected,
-    Unknown,
-    Unsupported,
-)
+from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -207,7 +200,7 @@ class _Restore:
             except (Conflict, Unknown):
                 self.sent = True
                 raise
-            except (OptionError, Rejected, Unsupported):  # only these prove that nothing was committed
+            except NOT_COMMITTED:
                 self.in_doubt = False
                 raise
             self.sent &= not commit.added
@@ -268,11 +261,10 @@ class _Restore:
         hits = self._found(then, rest) if rest else None
         copies = adapter.restores.copy(hits, whole, then, self.writer)
         self.made.append(copies)
-        live = dict(zip(paths, then.blocks.live_rows.tolist(), strict=True))
-        least = dict(zip(paths, then.blocks.least_live_rows.tolist(), strict=True))
-        expected = sum(least[path] for path in whole) + sum(hits.per_file.values() if hits else ())
+        dropped = only_blocks(then.blocks, whole)
+        expected = int(dropped.least_live_rows.sum()) + sum(hits.per_file.values() if hits else ())
         read = sum(copies.rows.values())
-        if read < expected or (read != expected and all(live[path] >= 0 for path in whole)):
+        if read < expected or (read != expected and (dropped.live_rows >= 0).all()):
             raise AdapterError(
                 f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
                 "read to be restored; nothing was committed"
