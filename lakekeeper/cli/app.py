@@ -481,8 +481,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns the exit code, 130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in given or given[:1] == ["auto"]
-    log = logs(as_json="--log-json" in given)
+    flags = [] if given[:1] == ["run"] else given  # they may be those of the program
+    as_json = "--json" in flags or given[:1] == ["auto"]
+    log = logs(as_json="--log-json" in flags)
     with separate_stderr(), log, Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
         try:
             code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
