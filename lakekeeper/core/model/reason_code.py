@@ -288,8 +288,14 @@ class Code(str, Enum):
             "{delete_files_before:,} -> {delete_files_after:count delete file}"
         ),
     )
-    VACUUMED = "vacuumed", "vacuum: {files:count file} deleted, {bytes:bytes}"
-    VACUUM_DUE = "vacuum_due", "dry run: vacuum would delete {files:count file}, {bytes:bytes}"
+    VACUUMED = (
+        "vacuumed",
+        "vacuum: {versions:count version} expired, {files:count file} deleted, {bytes:bytes}",
+    )
+    VACUUM_DUE = (
+        "vacuum_due",
+        "dry run: vacuum would expire {versions:count version} and delete {files:count file}, {bytes:bytes}",
+    )
     NOT_VACUUMED = "not_vacuumed", "vacuum deleted nothing"
     NO_TABLE_MATCHES = "no_table_matches", "no table matches"
     PARKED = (

@@ -60,10 +60,10 @@ def render_vacuum(report: VacuumReport) -> str:
     """The plan, then its outcome."""
     lines = [str(report.plan), ""] if report.plan else []
     if report.dry_run:
-        lines.append(
-            f"dry run: {counted(report.deleted_files_count, 'file')}, {size(report.deleted_bytes_count)}, would be "
-            "deleted; nothing was changed"
-        )
+        versions = report.expired_snapshots_count
+        expired = f"{counted(versions, 'version')} would expire, and " if versions else ""
+        files = f"{counted(report.deleted_files_count, 'file')}, {size(report.deleted_bytes_count)}"
+        lines.append(f"dry run: {expired}{files}, would be deleted; nothing was changed")
         return "\n".join(lines)
     verb = "moved to the trash" if report.trash else "deleted"
     lines.append(
