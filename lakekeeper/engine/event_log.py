@@ -157,7 +157,7 @@ def _applications(logs: Sequence[Path]) -> list[list[Path]]:
 def _part(path: Path) -> tuple[str, int, str]:
     """Rolling logs are ``events_1_app``, ``events_2_app`` …: by number, not by text."""
     steps = path.name.split("_")
-    number = int(steps[1]) if steps[0] == "events" and len(steps) > 2 and steps[1].isdigit() else 0
+    number = int(steps[1]) if steps[0] == "events" and len(steps) > 2 and steps[1].isdecimal() else 0
     return str(path.parent), number, path.name
 
 

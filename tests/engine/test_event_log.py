@@ -141,6 +141,7 @@ def test_a_rolling_directory_is_read_part_by_part(tmp_path: Path) -> None:
     (home / "appstatus_app.inprogress").write_bytes(b"")
     (home / "events_2_app").write_bytes(log(*QUERIES[5:]))
     (home / "events_1_app").write_bytes(log(*QUERIES[:5]))
+    (home / "events_²_app").write_bytes(b"")
     assert [s.at_ms for s in read_workload([tmp_path], "t", DELTA).scans] == [1000, 2000]
 
 
