@@ -124,8 +124,7 @@ def report(
     options = dict(pairs("--option", option or ()))
     setup.check(options)
     require_logs(workload or ())
-    if output.is_dir() or not output.parent.is_dir():
-        raise OptionError("--output", str(output), "a file in a directory that exists")
+    _require_place("--output", output)
     made = report_of(setup.session(), tables, columns, workload=workload or None, options=options)
     made.save(output)
     setup.show(made)
@@ -159,6 +158,8 @@ def advise(
     if not workload and not resolved.workload.sources:
         raise OptionError("--workload", None, "the path of a Spark event log (spark.eventLog.enabled=true)")
     require_logs(workload or resolved.workload.sources)
+    if keep is not None:
+        _require_place("--keep", keep)
     opened = setup.table(table)
     seen = opened.workload(workload or None, options=dict(pairs("--option", option or ())))
     if keep is not None and seen is not None:
@@ -534,6 +535,12 @@ def _call(
     given = {"policy": policy, "budget-bytes": budget_bytes}
     setup.check(options | {key: value for key, value in given.items() if value is not None})
     return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
+
+
+def _require_place(option: str, file: Path) -> None:
+    """Raise OptionError unless the file can be made: this takes no Spark, which takes seconds."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise OptionError(option, str(file), "a file in a directory that exists")
 
 
 def _reported(setup: Setup, report: MergeReport) -> int:
