@@ -154,7 +154,7 @@ def _arrivals(
 
 
 def _line(snapshot: Snapshot) -> tuple[Floats, Floats]:
-    """Bounds as floats: the values of one column of numbers or times if a line tells them apart, else their ranks.
+    """Bounds as floats: the values of one column of numbers or times if a line keeps them apart, else their ranks.
 
     A block without statistics covers everything in its partition; one of NULLs only is at the beginning.
     """

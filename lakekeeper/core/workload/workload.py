@@ -199,9 +199,9 @@ def union(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 def _require_numbers(workload: Workload) -> None:
     """Raise ValueError unless times are integers, and weights and measurements are finite numbers."""
-    times = [workload.start_ms, workload.end_ms, workload.half_life_ms]
+    times: list[Any] = [workload.start_ms, workload.end_ms, workload.half_life_ms]
     times += [scan.at_ms for scan in workload.scans]
-    numbers: list[float | None] = []
+    numbers: list[Any] = []
     for scan in workload.scans:
         numbers += [scan.files_read, scan.bytes_read, scan.column_share, scan.core_seconds]
     found = [scan.weight for scan in workload.scans] + [n for n in numbers if n is not None]
