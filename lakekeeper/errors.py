@@ -71,6 +71,13 @@ class OptionError(LakekeeperError):
         self.value = value
         self.expected = expected
 
+    @classmethod
+    def unknown(cls, name: str, hint: str) -> OptionError:
+        """The error for a name that is no option, with a ``hint`` at the nearest one."""
+        error = cls(name, name, f"a known option{hint}")
+        error.args = (f"unknown option {_cut(redacted(repr(name)), _LONGEST_VALUE)}{hint}",)
+        return error
+
 
 class AdapterError(LakekeeperError):
     """An adapter is missing (``.missing`` is the format), duplicated, or violated its contract."""

@@ -124,8 +124,7 @@ def report(
     options = dict(pairs("--option", option or ()))
     setup.check(options)
     require_logs(workload or ())
-    if output.is_dir() or not output.parent.is_dir():
-        raise OptionError("--output", str(output), "a file in a directory that exists")
+    _require_place("--output", output)
     made = report_of(setup.session(), tables, columns, workload=workload or None, options=options)
     made.save(output)
     setup.show(made)
@@ -159,6 +158,8 @@ def advise(
     if not workload and not resolved.workload.sources:
         raise OptionError("--workload", None, "the path of a Spark event log (spark.eventLog.enabled=true)")
     require_logs(workload or resolved.workload.sources)
+    if keep is not None:
+        _require_place("--keep", keep)
     opened = setup.table(table)
     seen = opened.workload(workload or None, options=dict(pairs("--option", option or ())))
     if keep is not None and seen is not None:
@@ -481,8 +482,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns the exit code, 130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in given or given[:1] == ["auto"]
-    log = logs(as_json="--log-json" in given)
+    flags = [] if given[:1] == ["run"] else given  # they may be those of the program
+    as_json = "--json" in flags or given[:1] == ["auto"]
+    log = logs(as_json="--log-json" in flags)
     with separate_stderr(), log, Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
         try:
             code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
@@ -533,6 +535,12 @@ def _call(
     given = {"policy": policy, "budget-bytes": budget_bytes}
     setup.check(options | {key: value for key, value in given.items() if value is not None})
     return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
+
+
+def _require_place(option: str, file: Path) -> None:
+    """Raise OptionError unless the file can be made: this takes no Spark, which takes seconds."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise OptionError(option, str(file), "a file in a directory that exists")
 
 
 def _reported(setup: Setup, report: MergeReport) -> int:

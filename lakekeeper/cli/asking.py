@@ -8,10 +8,17 @@ import sys
 import typer
 
 
+class _NoTerminalError(typer.BadParameter):
+    """A usage error whose message names the option itself."""
+
+    def format_message(self) -> str:
+        return self.message
+
+
 def require_terminal() -> None:
     """Raise a usage error if there is no terminal to answer a prompt."""
     if not sys.stdin.isatty():
-        raise typer.BadParameter("required without a terminal to confirm at", param_hint="--yes")
+        raise _NoTerminalError("--yes is required because there is no terminal to confirm at")
 
 
 def agreed(question: str) -> bool:

@@ -44,9 +44,10 @@ class MetricsHandler(Answering):
 
     def do_GET(self) -> None:  # noqa: N802  # the server calls it by this name
         """Answer with the metrics, or with the health."""
-        if self.path == "/metrics":
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
             self.answer(200, "text/plain; version=0.0.4; charset=utf-8", self.watched.metrics.text())
-        elif self.path == "/healthz":
+        elif path == "/healthz":
             healthy, body = self.watched.health()
             self.answer(200 if healthy else 503, "application/json", body)
         else:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from lakekeeper.cli.metrics import MetricsHandler, Watched
-from lakekeeper.cli.server import LOOPBACK, parse_address
+from lakekeeper.cli.server import LOOPBACK, parse_address, whole_number
 from lakekeeper.core.config.run_options import HistoryOptions
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.watch import Watch
@@ -140,7 +140,11 @@ class PageHandler(MetricsHandler):
         """Answer with a page."""
         if not self._is_ours():
             return
-        parts = urlsplit(self.path)
+        try:
+            parts = urlsplit(self.path)
+        except ValueError:
+            self.answer(400, _TEXT, "not a URL\n", _HEADERS)
+            return
         if parts.path in ("/metrics", "/healthz"):
             super().do_GET()
         elif parts.path == "/":
@@ -156,12 +160,13 @@ class PageHandler(MetricsHandler):
         """Pause or resume a table."""
         if not self._is_ours():
             return
-        length = self.headers.get("Content-Length", "")
-        if self.path != "/tables" or not length.isdigit() or int(length) > _LONGEST_FORM:
+        length = whole_number(self.headers.get("Content-Length", ""))
+        if self.path != "/tables" or length is None or length > _LONGEST_FORM:
             self.close_connection = True  # the body is not read
-            self.answer(404 if self.path != "/tables" else 413, _TEXT, "refused\n", _HEADERS)
+            code = 404 if self.path != "/tables" else 400 if length is None else 413
+            self.answer(code, _TEXT, "refused\n", _HEADERS)
             return
-        form = parse_qs(self.rfile.read(int(length)).decode("utf-8", "replace"))
+        form = parse_qs(self.rfile.read(length).decode("utf-8", "replace"))
         code, message = self.pages.change(form)
         if code == _SEE_OTHER:
             self.answer(code, _TEXT, "", {**_HEADERS, "Location": "/tables"})

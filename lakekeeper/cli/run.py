@@ -26,7 +26,10 @@ _RESOURCE = "pyspark-shell"  # PySpark's own application, after all options
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command(short_help="Run a PySpark program, and maintain its tables.")(run)
+    app.command(
+        short_help="Run a PySpark program, and maintain its tables.",
+        context_settings={"allow_interspersed_args": False},  # what follows the program is its own
+    )(run)
 
 
 @partial(with_setup, hidden=_OF_A_COMMAND)
@@ -39,11 +42,12 @@ def run(
 ) -> int:
     """Run a PySpark program, and maintain tables in the background.
 
-    The program needs no changes, and keeps its arguments and its exit code. Confs are passed to Spark as by
-    spark-submit. Automatic runs start in a thread of the program if a session of the program has the conf
-    spark.lakekeeper.auto.enabled=true. With spark.lakekeeper.sql.call.enabled=true, the program has the SQL of
-    lakekeeper; without either conf, lakekeeper is not loaded. Before the session stops, a last pass maintains the
-    tables that the program wrote since the previous one.
+    The program needs no changes, and keeps its arguments and its exit code. Options of lakekeeper are those before
+    the program. Confs are passed to Spark as by spark-submit. Automatic runs start in a thread of the program if a
+    session of the program has the conf spark.lakekeeper.auto.enabled=true. With
+    spark.lakekeeper.sql.call.enabled=true, the program has the SQL of lakekeeper; without either conf, lakekeeper is
+    not loaded. Before the session stops, a last pass maintains the tables that the program wrote since the previous
+    one.
     """
     for name, value in (("--catalog", setup.catalog), ("--warehouse", setup.warehouse)):
         if value:

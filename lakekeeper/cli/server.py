@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
+from typing import Any
 
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import OptionError, reason
 
 LOOPBACK = "127.0.0.1"
+_LOG = logging.getLogger("lakekeeper")
+_DIGITS = 9  # of a number in a request or an option, at most
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -37,6 +42,17 @@ class Answering(BaseHTTPRequestHandler):
         """Requests are not logged."""
 
 
+class _Server(ThreadingHTTPServer):
+    """Logs what ends a request, where its base prints a traceback."""
+
+    daemon_threads = True
+
+    def handle_error(self, _: Any, client: Any) -> None:
+        error = sys.exc_info()[1] or OSError("unknown")
+        level = logging.DEBUG if isinstance(error, ConnectionError) else logging.WARNING
+        _LOG.log(level, "a request from %s failed: %s", client[0], reason(error))
+
+
 @contextmanager
 def serving(
     option: str, address: str | None, handler: type[BaseHTTPRequestHandler]
@@ -50,10 +66,9 @@ def serving(
         return
     host, port = parse_address(option, address)
     try:
-        server = ThreadingHTTPServer((host, port), handler)
+        server = _Server((host, port), handler)
     except OSError as error:
         raise OptionError(option, address, f"an address that is free ({error.strerror})") from error
-    server.daemon_threads = True
     # The end of a command may wait for the server for this long; the default is half a second.
     serve = partial(server.serve_forever, poll_interval=0.05)
     thread = threading.Thread(target=serve, name="lakekeeper-http", daemon=True)
@@ -68,7 +83,15 @@ def serving(
 
 def parse_address(option: str, text: str) -> tuple[str, int]:
     """``9464`` → (loopback, 9464); ``10.0.0.7:9464``. Raises OptionError."""
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65_535:
+    host, _, digits = text.rpartition(":")
+    port = whole_number(digits)
+    if port is None or port > 65_535:
         raise OptionError(option, text, "PORT or HOST:PORT, e.g. 9464")
-    return host or LOOPBACK, int(port)
+    return host or LOOPBACK, port
+
+
+def whole_number(text: str) -> int | None:
+    """A number of ASCII digits, or the largest of nine digits if there are more; None for any other text."""
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    return int(text) if len(text) <= _DIGITS else 10**_DIGITS - 1

@@ -14,6 +14,7 @@ from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.trash.entries import DROPPED, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -110,13 +111,20 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
                 setup.show(planned)
                 return 0
             typer.echo(str(planned.plan), err=True)
-            if not agreed(
-                f"Delete {counted(planned.deleted_files_count, 'file')}, {size(planned.deleted_bytes_count)}?"
-            ):
+            if not agreed(_question(planned, to_trash=to_trash)):
                 return failed("Aborted", "nothing was deleted", 1, setup.as_json)
         report = opened.vacuum(observer=progress, **call)
     setup.show(report)
     return 1 if report.failed_files_count else 0
+
+
+def _question(planned: VacuumReport, *, to_trash: bool) -> str:
+    """Which confirmation a vacuum asks for."""
+    files = f"{counted(planned.deleted_files_count, 'file')} ({size(planned.deleted_bytes_count)})"
+    if to_trash:
+        return f"Move {files} to the trash?"
+    versions = planned.expired_snapshots_count
+    return f"Expire {counted(versions, 'version')} and delete {files}?" if versions else f"Delete {files}?"
 
 
 @with_setup

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timezone, tzinfo
 from os import PathLike
@@ -38,6 +40,10 @@ from lakekeeper.errors import OptionError
 MOST_SCANS = 50_000
 _EXPECTED = "a Spark event log (spark.eventLog.enabled=true), plain, .zstd or .gz, or a directory of them"
 _UNREADABLE = (".lz4", ".snappy", ".lzf")
+_BROKEN = (OSError, EOFError, zlib.error)
+"""What reading a compressed file raises where it is cut off or damaged."""
+_ODD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What an event raises that is not JSON, or not as Spark writes it."""
 _UI = "org.apache.spark.sql.execution.ui."
 _KINDS = (
     _UI + "SparkListenerSQLExecutionStart",
@@ -151,7 +157,7 @@ def _applications(logs: Sequence[Path]) -> list[list[Path]]:
 def _part(path: Path) -> tuple[str, int, str]:
     """Rolling logs are ``events_1_app``, ``events_2_app`` …: by number, not by text."""
     steps = path.name.split("_")
-    number = int(steps[1]) if steps[0] == "events" and len(steps) > 2 and steps[1].isdigit() else 0
+    number = int(steps[1]) if steps[0] == "events" and len(steps) > 2 and steps[1].isdecimal() else 0
     return str(path.parent), number, path.name
 
 
@@ -163,10 +169,12 @@ def _first_event(path: Path) -> None:
             "workload", str(path), f"{_EXPECTED}; {path.suffix[1:]} files cannot be read: {advice}"
         )
     try:
-        first = next(_lines(path), b"")
+        first = next(_lines(path), None)
+        if first is None:
+            raise OptionError("workload", str(path), f"{_EXPECTED}; it is empty")
         event = json.loads(first)
         good = isinstance(event, dict) and isinstance(event.get("Event"), str)
-    except (OSError, ValueError) as error:
+    except (*_BROKEN, ValueError, RecursionError) as error:
         raise OptionError("workload", str(path), f"{_EXPECTED}; {_reason(error)}") from error
     if not good:
         raise OptionError("workload", str(path), f"{_EXPECTED}; its first line is not an event")
@@ -185,10 +193,22 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield from _split(stream)
     elif path.suffix == ".gz":
         with gzip.open(path) as stream:
-            yield from stream
+            yield from _unbroken(stream)
     else:
         with path.open("rb") as stream:
             yield from stream
+
+
+def _unbroken(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines before the one where the file is broken; raises an error of ``_BROKEN`` if that is the first."""
+    begun = False
+    try:
+        for line in lines:
+            begun = True
+            yield line
+    except _BROKEN:
+        if not begun:
+            raise
 
 
 def _split(stream: Any) -> Iterator[bytes]:
@@ -233,7 +253,7 @@ class _Reader:
         self.seen: list[int] = []
 
     def read(self, path: Path) -> None:
-        """All events of a log. Broken lines (of a log that is being written) are left out."""
+        """All events of a log. Broken lines (of a log that is being written) and odd events are left out."""
         marks = {b'"' + kind.encode() + b'"': kind for kind in _KINDS}
         for line in _lines(path):
             head = line[:120]
@@ -242,13 +262,14 @@ class _Reader:
                 continue
             try:
                 self._event(kind, json.loads(line))
-            except (ValueError, KeyError, TypeError):
+            except _ODD:
                 continue
 
     def end(self) -> None:
         """Keep the queries whose end was not logged."""
         for number in list(self._queries):
-            self._end(number)
+            with suppress(*_ODD):
+                self._end(number)
 
     def _event(self, kind: str, event: dict[str, Any]) -> None:
         simple = kind.rpartition(".")[2]

@@ -57,7 +57,7 @@ def _fleet(report: HtmlReport, anchors: dict[str, str]) -> Markup:
     more = len(report.fleet) - _MOST_RANKED
     gain = f"{total.query_seconds_per_day:,.0f} query-seconds a day"
     below = f"Total: {gain}, {size(total.bytes)} to rewrite." + (
-        f" {more:,} more tables with less debt are not shown." if more > 0 else ""
+        f" Not shown: {counted(more, 'more table')} with less debt." if more > 0 else ""
     )
     table = scrolled(rows_table(rows, right=frozenset({1, 2})))
     return tag("section", figure("Maintenance debt, largest first", table, below), class_="fleet")

@@ -47,12 +47,16 @@ def _dates(worked: Sequence[Operation]) -> list[str]:
 def _falls(worked: Sequence[Operation]) -> Iterator[Markup]:
     """Charts of the values before and after each operation that recorded them."""
     for name, caption in (("depth", "Average depth"), ("files_per_query", "Files read by a query")):
-        both = [(group, _first_and_last(group, name)) for group in _grouped(worked)]
-        known = [(*found, _span_text(group, found)) for group, found in both if found]
+        known = [each for each in worked if _has(name, each)]
         if known:
-            top = significant(max(max(before, after) for before, after, _ in known))
-            chart = spans(known, title=f"{caption}, by operation", top=top, ticks=_dates(worked))
-            yield figure(caption, chart, "The value before and after each operation (the dot), oldest first.")
+            groups = _grouped(known)
+            drawn = [(*_ends(name, group), _text(name, group)) for group in groups]
+            top = significant(max(max(before, after) for before, after, _ in drawn))
+            chart = spans(drawn, title=f"{caption}, by operation", top=top, ticks=_dates(known))
+            ends = "before and after each operation"
+            if len(groups) < len(known):
+                ends = "before the first and after the last of several operations"
+            yield figure(caption, chart, f"The value {ends} (the dot), oldest first.")
 
 
 def totals(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
@@ -81,25 +85,26 @@ def _metric(name: str, operation: Operation) -> int:
     return int(operation.operation_metrics.get(name, 0))
 
 
-def _first_and_last(group: Sequence[Operation], name: str) -> tuple[float, float] | None:
-    """The figure before the first and after the last of these operations that recorded it."""
-    known = [
-        o.operation_metrics
-        for o in group
-        if {f"{name}_before", f"{name}_after"} <= o.operation_metrics.keys()
-    ]
-    return (float(known[0][f"{name}_before"]), float(known[-1][f"{name}_after"])) if known else None
+def _has(name: str, operation: Operation) -> bool:
+    """Whether the operation recorded the value before and after it."""
+    return {f"{name}_before", f"{name}_after"} <= operation.operation_metrics.keys()
 
 
-def _span_text(group: Sequence[Operation], found: tuple[float, float]) -> str:
-    return f"{_when(group)}: {significant(found[0])} to {significant(found[1])}"
+def _ends(name: str, group: Sequence[Operation]) -> tuple[float, float]:
+    """The value before the first and after the last of these operations."""
+    before, after = group[0].operation_metrics[f"{name}_before"], group[-1].operation_metrics[f"{name}_after"]
+    return float(before), float(after)
+
+
+def _text(name: str, group: Sequence[Operation]) -> str:
+    before, after = _ends(name, group)
+    return f"{_when(group)}: {significant(before)} to {significant(after)}"
 
 
 def _when(group: Sequence[Operation]) -> str:
-    first, last = group[0], group[-1]
-    return f"{first.operation_type}, {at_utc(first.end_ms)}" + (
-        f" to {at_utc(last.end_ms)}" if len(group) > 1 else ""
-    )
+    verbs = ", ".join(dict.fromkeys(each.operation_type for each in group))
+    upto = f" to {at_utc(group[-1].end_ms)}" if len(group) > 1 else ""
+    return f"{verbs}, {at_utc(group[0].end_ms)}{upto}"
 
 
 def _newest(operations: Sequence[Operation]) -> Markup:
@@ -190,8 +195,7 @@ def _costs(costs: Costs) -> Markup | None:
 
 
 def _change(operation: Operation, name: str) -> str:
-    found = _first_and_last([operation], name)
-    return "" if found is None else f"{significant(found[0])} → {significant(found[1])}"
+    return " → ".join(map(significant, _ends(name, [operation]))) if _has(name, operation) else ""
 
 
 def _number(operation: Operation, name: str, shown: Callable[[Any], str]) -> str:

@@ -95,10 +95,12 @@ def _depth(
     info: ClusteringInformation, profile: KeyProfile, ticks: Sequence[str], *, planned: bool
 ) -> Markup:
     series = [("now", profile.depth.tolist())]
+    title = f"Depth along the key, at most {info.max_depth:,} files over one point"
     if planned:
         series.append(("then", profile.after.tolist()))
-    title = f"Depth along the key, at most {info.max_depth:,} files over one point"
-    chart = steps(series, title=title, left=(f"{info.max_depth:,}", "0"), ticks=ticks)
+        title += f", {profile.after.max():,} after the plan"
+    highest = max(max(depths) for _, depths in series)
+    chart = steps(series, title=title, left=(f"{highest:,}", "0"), ticks=ticks)
     then = (tag("b", "after the plan", class_="then"),) if planned else ()
     caption = joined(["Depth along the key ", tag("b", "now", class_="now"), *then])
     below = "How many files cover each point, which a query for one key reads. The width is the share of the data."

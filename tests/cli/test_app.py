@@ -16,6 +16,7 @@ from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
 from lakekeeper.cli import main
+from lakekeeper.cli.setup import Setup
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import DeleteReport, GroupResult, MergeReport
@@ -86,9 +87,10 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         (["advise", "t", "--workload", "/no/such/log"], "no such file exists"),
         (["advise", "t", "--workload", "pyproject.toml"], "its first line is not JSON"),
         (["plan", "t", "--workload", "pyproject.toml"], "its first line is not JSON"),
+        (["plan", "t", "--option", "foo=1"], "lakekeeper: unknown option 'foo'"),
         (["delete", "t"], "--where"),
         (["delete", "t", "--where", " ", "--yes"], "'true' deletes every row"),
-        (["delete", "t", "--where", "k = 1"], "--yes: required without a terminal to confirm at"),
+        (["delete", "t", "--where", "k = 1"], "lakekeeper: --yes is required because there is no terminal"),
         (
             ["delete", "t", "--where", "k = 1", "--yes", "--option", "commit.retry.num-retires=1"],
             "num-retries'?",
@@ -106,6 +108,17 @@ def test_wrong_usage_is_found_before_spark_starts(
     assert said in result.err
     assert result.err.count("\n") == 1
     assert run(*arguments, "--json").json["error"]["message"] in result.err + run(*arguments).err
+
+
+def test_a_workload_that_cannot_be_saved_is_found_before_spark_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Setup, "table", lambda *_: pytest.fail("Spark was started"))
+    (tmp_path / "log").write_text('{"Event": "SparkListenerLogStart"}\n')
+    for keep in (tmp_path, tmp_path / "nowhere" / "w.json"):
+        result = run("advise", "t", "--workload", str(tmp_path / "log"), "--keep", str(keep))
+        assert (result.code, result.out) == (2, "")
+        assert f"--keep: got '{keep}', expected a file in a directory that exists" in result.err
 
 
 def test_no_command_shows_help_and_is_wrong_usage(run: Run) -> None:

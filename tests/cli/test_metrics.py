@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
+import struct
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 
 from lakekeeper.cli.metrics import Watched, metrics_handler
-from lakekeeper.cli.server import parse_address, serving
+from lakekeeper.cli.server import Answering, parse_address, serving
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
@@ -42,9 +45,42 @@ def test_metrics_and_health_follow_the_passes() -> None:
         watched.failed("OptionError: auto.every")
         code, body = get(address, "/healthz")
         assert (code, json.loads(body)["error"]) == (503, "OptionError: auto.every")
+        assert get(address, "/healthz?verbose=1")[0] == 503
+        assert get(address, "/metrics?name[]=up")[0] == 200
         assert get(address, "/")[0] == 404
     with pytest.raises(OSError):
         get(address, "/metrics")
+
+
+def test_a_client_that_resets_its_connection_is_no_error(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, "lakekeeper")
+    with serving("--metrics", "0", metrics_handler(Watched(900))) as address:
+        assert address is not None
+        with socket.create_connection(address) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET / HT")
+        end = time.monotonic() + 20
+        while not caplog.records and time.monotonic() < end:
+            time.sleep(0.01)
+    assert capfd.readouterr().err == ""
+    assert [record.levelname for record in caplog.records] == ["DEBUG"]
+
+
+def test_an_error_of_a_handler_is_logged(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Failing(Answering):
+        def do_GET(self) -> None:  # noqa: N802  # the server calls it by this name
+            raise ValueError("wrong")
+
+    with serving("--metrics", "0", Failing) as address, pytest.raises(OSError):
+        get(address, "/")
+    assert capfd.readouterr().err == ""
+    assert [(record.levelname, "ValueError: wrong" in record.getMessage()) for record in caplog.records] == [
+        ("WARNING", True)
+    ]
 
 
 def test_a_pass_that_never_ends_is_not_healthy() -> None:
@@ -56,7 +92,7 @@ def test_a_pass_that_never_ends_is_not_healthy() -> None:
     assert not watched.health()[0]
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "1.2.3.4:", "x:y", "99999", "-1"])
+@pytest.mark.parametrize("text", ["", "localhost", "1.2.3.4:", "x:y", "99999", "-1", "²", "9" * 5000])
 def test_a_bad_address_is_a_usage_error(text: str) -> None:
     with pytest.raises(OptionError, match=r"--metrics"):
         parse_address("--metrics", text)

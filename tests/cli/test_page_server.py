@@ -160,9 +160,14 @@ def test_only_a_post_of_the_form_changes_something(controlled: Site, read_only: 
     assert controlled.ask("PUT", "/tables", form)[0] == 501
     assert controlled.ask("POST", "/", form)[0] == 404
     assert controlled.ask("POST", "/tables", length="5000")[0] == 413
-    assert controlled.ask("POST", "/tables", length="-1")[0] == 413
+    for length in ("-1", "²", "9" * 5000):
+        assert controlled.ask("POST", "/tables", length=length)[0] == (413 if length[0] == "9" else 400)
     assert read_only.ask("POST", "/tables", urlencode({"token": "", "pause": "ice.db.events"}))[0] == 403
     assert controlled.pages.watch.now().paused == read_only.pages.watch.now().paused == frozenset()
+
+
+def test_a_path_that_is_no_url_is_a_bad_request(read_only: Site) -> None:
+    assert read_only.ask("GET", "http://[::1/")[0] == 400
 
 
 def test_operations_of_all_tables_and_of_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.workload.plan_scans import sightings
+from lakekeeper.core.workload.plan_scans import FILES, sightings
 from lakekeeper.core.workload.workload import Span, Workload
 from lakekeeper.engine.event_log import read_workload, read_workloads
 from lakekeeper.errors import OptionError
@@ -141,6 +141,7 @@ def test_a_rolling_directory_is_read_part_by_part(tmp_path: Path) -> None:
     (home / "appstatus_app.inprogress").write_bytes(b"")
     (home / "events_2_app").write_bytes(log(*QUERIES[5:]))
     (home / "events_1_app").write_bytes(log(*QUERIES[:5]))
+    (home / "events_²_app").write_bytes(b"")
     assert [s.at_ms for s in read_workload([tmp_path], "t", DELTA).scans] == [1000, 2000]
 
 
@@ -226,11 +227,13 @@ def test_a_saved_workload_is_read_back(tmp_path: Path) -> None:
 WRONG: list[tuple[str, bytes, str]] = [
     ("notes.txt", b"dear diary\n", "not JSON"),
     ("rows.json", b'{"k": 1}\n', "not an event"),
-    ("empty", b"", "not JSON"),
+    ("empty", b"", "it is empty"),
     ("data.parquet", b"PAR1\x00\xff\xfe", "not JSON"),
     ("app.lz4", b"LZ4Block", "spark.eventLog.compression.codec=zstd"),
     ("app.zstd", b"not zstd at all", "app.zstd"),
     ("app.gz", b"not gzip at all", "app.gz"),
+    ("cut.gz", gzip.compress(log(*QUERIES), mtime=0)[:15], "ended before"),
+    ("broken.gz", gzip.compress(log(*QUERIES), mtime=0)[:10] + bytes(range(100)), "decompressing"),
 ]
 
 
@@ -240,6 +243,55 @@ def test_a_file_that_is_not_an_event_log_is_named(tmp_path: Path, name: str, dat
     with pytest.raises(OptionError, match=f"(?s){name}.*event log") as caught:
         read_workload([tmp_path / name], "t", DELTA)
     assert said in str(caught.value)
+
+
+LONG = log(*QUERIES, *({"Event": "filler", "text": f"{n * 7919:x}"} for n in range(20_000)))
+
+
+@pytest.mark.parametrize("broken", ["cut", "overwritten", "followed by something else"])
+def test_a_compressed_log_is_read_up_to_where_it_is_broken(tmp_path: Path, broken: str) -> None:
+    data = bytearray(gzip.compress(LONG))
+    middle = len(data) // 2
+    if broken == "cut":
+        del data[middle:]
+    elif broken == "overwritten":
+        data[middle : middle + 100] = bytes(100)
+    else:
+        data += b"something else"
+    (tmp_path / "app.gz").write_bytes(data)
+    assert len(read_workload([tmp_path / "app.gz"], "t", DELTA)) == 2
+
+
+def test_a_broken_log_in_a_directory_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(LONG)[:15])
+    (tmp_path / "b.gz").write_bytes(gzip.compress(LONG))
+    assert len(read_workload([tmp_path], "t", DELTA)) == 2
+
+
+START = {"Event": UI + "SparkListenerSQLExecutionStart", "time": 1, "executionId": 9}
+ODD: list[tuple[str, dict[str, Any] | bytes]] = [
+    ("properties", {"Event": "SparkListenerEnvironmentUpdate", "System Properties": []}),
+    ("plan", {**START, "sparkPlanInfo": ["x"]}),
+    ("child", {**START, "sparkPlanInfo": {"children": ["x"]}}),
+    ("time", {**START, "time": float("inf"), "sparkPlanInfo": {}}),
+    (
+        "metric",
+        query(9, plan({**scan("[]"), "metrics": [{"name": FILES[0], "accumulatorId": [1]}]}), at=1)[0],
+    ),
+    (
+        "depth",
+        json.dumps({**START, "sparkPlanInfo": "PLAN"})
+        .replace('"PLAN"', '{"children":[' * 10**5 + "]}" * 10**5)
+        .encode(),
+    ),
+]
+
+
+@pytest.mark.parametrize("event", [event for _, event in ODD], ids=[name for name, _ in ODD])
+def test_an_odd_event_is_left_out(tmp_path: Path, event: dict[str, Any] | bytes) -> None:
+    line = event if isinstance(event, bytes) else json.dumps(event).encode()
+    (tmp_path / "app").write_bytes(log() + line + b"\n" + log(*QUERIES))
+    assert [each.at_ms for each in read_workload([tmp_path / "app"], "t", DELTA).scans][-2:] == [1000, 2000]
 
 
 def test_a_missing_path_and_an_empty_directory_are_named(tmp_path: Path) -> None:

@@ -437,7 +437,7 @@ def test_a_dry_run_says_what_a_vacuum_would_delete() -> None:
     settings = AutoSettings(("*",), ("compact", "vacuum"), 900)
     (one,) = passed({"a": FakeTable(freed=due)}, settings=settings, dry_run=True).tables
     assert (one.status, one.deleted_files_count) == ("idle", 0)
-    assert Reason.of(Code.VACUUM_DUE, files=3, bytes=9) in one.reason.also
+    assert Reason.of(Code.VACUUM_DUE, versions=0, files=3, bytes=9) in one.reason.also
 
 
 def test_a_vacuum_that_is_refused_fails_its_table_and_hides_no_other_work() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.debt import Debt, debt_of
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.workload.workload import Scan, Workload
-from lakekeeper.history.costs import Prices
+from lakekeeper.history.costs import Prices, costs_of
+from lakekeeper.history.operation import Operation
 from lakekeeper.history.status import status_of
+from lakekeeper.page.history_part import history_part
 from lakekeeper.page.report import HtmlReport, combined, ranked
 from lakekeeper.page.table_view import TableView
 from tests.bench.plan_scale import blocks_of
@@ -123,6 +126,49 @@ def test_history_shows_operations_costs_and_lost_races() -> None:
     assert str(GROUP.detail) in page.text
     bars = [given for name, given in page.tags if given.get("class") == "column"]
     assert 48 <= len(bars) <= 2 * 48  # for bytes and for money
+
+
+def test_the_scale_of_the_depth_includes_the_depth_after_the_plan() -> None:
+    shown = view()
+    assert shown.profile is not None
+    deeper = replace(shown.profile, after=shown.profile.depth * 2)
+    html = report(replace(shown, profile=deeper)).html()
+    title = "Depth along the key, at most 40 files over one point, 80 after the plan"
+    assert re.findall(rf'class="y"><span>([^<]*)</span>[^|]*?aria-label="{title}"', html) == ["80"]
+
+
+def test_a_chart_of_depth_has_the_dates_and_verbs_of_the_operations_that_changed_it() -> None:
+    def done(verb: str, day: int, **metrics: float) -> Operation:
+        return operation(f"{verb}{day}", operation_type=verb, end_ms=day * DAY_MS, operation_metrics=metrics)
+
+    vacuums = [done("vacuum", day) for day in range(150)]
+    merges = [
+        done(verb, 200 + n, depth_before=9.0 - n, depth_after=2.0)
+        for n, verb in enumerate(("recluster", "compact"))
+    ]
+    html = history_part([*reversed([*vacuums, *merges])], costs_of(vacuums, Prices()), Prices())
+    assert re.findall("<title>(.*?)</title>", html) == [
+        title
+        for verb, when, depth in (("recluster", "1970-07-20", 9), ("compact", "1970-07-21", 8))
+        for title in [f"{verb}, {when} 00:00: {depth} to 2"] * 2
+    ]
+    assert re.findall('class="x"><span>(.*?)</span><span>(.*?)</span>', html) == [
+        ("1970-07-20", "1970-07-21")
+    ]
+    assert "before and after each operation" in html
+
+
+def test_a_line_of_several_operations_names_all_their_verbs() -> None:
+    verbs = ("recluster", "compact")
+    done = [
+        operation(str(n), operation_type=verbs[n % 2], end_ms=n * DAY_MS, operation_metrics=METRICS)
+        for n in range(96)
+    ]
+    html = history_part(done[::-1], costs_of(done, Prices()), Prices())
+    titles = re.findall("<title>(.*?)</title>", html)
+    assert len(titles) == 5 * 48  # two charts of lines with dots, one of columns
+    assert all(title.startswith("recluster, compact, 1970-") for title in titles)
+    assert "before the first and after the last of several operations" in html
 
 
 def test_an_unknown_cost_is_not_zero() -> None:

@@ -98,7 +98,7 @@ def lookup(name: str) -> Option:
         return found
     if name in _REMOVED:
         raise OptionError(name, name, f"another option: {_REMOVED[name]}")
-    raise OptionError(name, name, f"a known option{nearest(name, _BY_NAME)}")
+    raise OptionError.unknown(name, nearest(name, _BY_NAME))
 
 
 def resolve(

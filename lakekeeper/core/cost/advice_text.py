@@ -22,7 +22,7 @@ def render_advice(advice: Advice) -> str:
     if best is not None:
         after = best.worth.after
         lines.append(
-            f"  take {best}: {after.files:,.2f} files, {size(after.bytes)}; "
+            f"  recommended key: {best}: {after.files:,.2f} files, {size(after.bytes)}; "
             f"a full rewrite pays for itself in {duration(best.worth.pays_back_seconds or 0)}"
         )
     else:

@@ -48,7 +48,7 @@ class LifecycleReport(Result):
 
     @property
     def status(self) -> str:
-        """``done``, ``idle`` if no row is expired or, in a dry run, ``planned``."""
+        """``done``, ``idle`` if no row has expired or, in a dry run, ``planned``."""
         if self.dry_run:
             return PLANNED if self.due_data_files_count else IDLE
         return DONE if self.changed else IDLE
@@ -71,8 +71,9 @@ class LifecycleReport(Result):
         if self.dry_run:
             most = "" if self.due_rows_count is None else f", at most {counted(self.due_rows_count, 'row')}"
             due = f"{counted(self.due_data_files_count, 'file')}, {size(self.due_bytes_count)}{most}"
-            whole = f"{self.due_whole_files_count:,} of them as a whole"
-            return f"dry run of expire_rows: nothing was written\n{head}\n  expired     in {due}; {whole}"
+            whole = self.due_whole_files_count
+            due += f"; all rows of {whole:,} of these files" if whole else ""
+            return f"dry run of expire_rows: nothing was written\n{head}\n  expired     in {due}"
         rows, files = self.deleted_rows_count, self.touched_data_files_count
         unread = f", {self.unread_data_files_count:,} of them without reading a row"
         lines = [

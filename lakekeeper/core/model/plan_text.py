@@ -101,7 +101,7 @@ def _tasks(plan: Plan) -> str:
     for task, line in zip(shown, lines, strict=True):
         text += [line, wrapped(_why(plan, task), _WIDTH - 2, first="  ", rest="  ")]
     more = len(plan.tasks) - _SHOWN_TASKS
-    return indent("\n".join([*text, *([f"… and {more:,} more groups"] if more > 0 else [])]), 2)
+    return indent("\n".join([*text, *([f"… and {counted(more, 'more group')}"] if more > 0 else [])]), 2)
 
 
 def _why(plan: Plan, task: MergeTask) -> str:

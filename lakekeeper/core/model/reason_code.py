@@ -258,10 +258,10 @@ class Code(str, Enum):
     STATISTICS_DUE = "statistics_due", "dry run: statistics of {files:count file} are due"
     ROWS_EXPIRED = "rows_expired", "{rows:count expired row} deleted"
     ROWS_DUE = "rows_due", "dry run: {files:count file} may have expired rows"
-    NONE_EXPIRED = "none_expired", "no row is expired"
+    NONE_EXPIRED = "none_expired", "no row has expired"
     FILES_CHANGED = "files_changed", "the files changed before their statistics were committed"
     FILES_REMAIN = "files_remain", "{files:count file} could not be deleted"
-    STOPPED = "stopped", "stopped, {files:count file} remain: {error}"
+    STOPPED = "stopped", "stopped with {files:count file} left: {error}"
     NO_VERSIONS = "no_versions", "the table has no version yet"
     DEPTH_UNKNOWN = "depth_unknown", "the depth afterwards is not known: {error}"
 
@@ -288,8 +288,14 @@ class Code(str, Enum):
             "{delete_files_before:,} -> {delete_files_after:count delete file}"
         ),
     )
-    VACUUMED = "vacuumed", "vacuum: {files:count file} deleted, {bytes:bytes}"
-    VACUUM_DUE = "vacuum_due", "dry run: vacuum would delete {files:count file}, {bytes:bytes}"
+    VACUUMED = (
+        "vacuumed",
+        "vacuum: {versions:count version} expired, {files:count file} deleted, {bytes:bytes}",
+    )
+    VACUUM_DUE = (
+        "vacuum_due",
+        "dry run: vacuum would expire {versions:count version} and delete {files:count file}, {bytes:bytes}",
+    )
     NOT_VACUUMED = "not_vacuumed", "vacuum deleted nothing"
     NO_TABLE_MATCHES = "no_table_matches", "no table matches"
     PARKED = (

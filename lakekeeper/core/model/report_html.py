@@ -25,7 +25,7 @@ def report_html(report: MergeReport) -> Markup:
     rows += [
         (tag("code", each.id), each.status, f"{each.files_in:,}", str(each.detail)) for each in lost[:_LOST]
     ]
-    more = f"{len(lost) - _LOST:,} more groups were not committed" if len(lost) > _LOST else None
+    more = f"not committed either: {counted(len(lost) - _LOST, 'more group')}" if len(lost) > _LOST else None
     table = rows_table(rows, right=frozenset({2})) if lost else None
     return joined([head, facts_table(_facts(report)), table, tag("p", more) if more else None])
 

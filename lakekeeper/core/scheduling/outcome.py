@@ -84,8 +84,12 @@ def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str,
 
 def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:
     """The status of a vacuum, and why."""
-    size = {"files": freed.deleted_files_count, "bytes": freed.deleted_bytes_count}
-    if freed.dry_run and freed.deleted_files_count:
+    size = {
+        "versions": freed.expired_snapshots_count,
+        "files": freed.deleted_files_count,
+        "bytes": freed.deleted_bytes_count,
+    }
+    if freed.status == PLANNED:
         return "idle", Reason.of(Code.VACUUM_DUE, **size)
     status = "partial" if freed.failed_files_count else "done" if freed.changed else "idle"
     if not freed.changed:

@@ -30,6 +30,7 @@ from lakekeeper.errors import OptionError
 SAME_COMMIT_MS = 1000
 """Blocks added with a shorter pause between them count as one commit."""
 _RECENT = 50
+_KEPT_APART = 0.9  # of the distinct bounds
 _MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent commits counts as fixed
 
 
@@ -153,7 +154,7 @@ def _arrivals(
 
 
 def _line(snapshot: Snapshot) -> tuple[Floats, Floats]:
-    """Bounds as floats: the values themselves for one column of numbers or times, else their ranks.
+    """Bounds as floats: the values of one column of numbers or times if a line keeps them apart, else their ranks.
 
     A block without statistics covers everything in its partition; one of NULLs only is at the beginning.
     """
@@ -166,8 +167,18 @@ def _line(snapshot: Snapshot) -> tuple[Floats, Floats]:
         if known.any() and np.isfinite(lo[known]).all() and np.isfinite(hi[known]).all():
             low, high = float(lo[known].min()), float(hi[known].max())
             lo = np.where(known, lo, low)
-            return lo, np.where(known, hi, np.where(intervals.missing, high, low))
+            hi = np.where(known, hi, np.where(intervals.missing, high, low))
+            if _distinguishes(np.concatenate([lo, hi]), low, high):
+                return lo, hi
     return _ranks(snapshot, intervals)
+
+
+def _distinguishes(bounds: Floats, low: float, high: float) -> bool:
+    """Whether bounds that differ still do so once they are scaled to 0…1: not beside sentinels such as ±1e300."""
+    if not np.isfinite(high - low):
+        return False
+    distinct = np.unique(bounds)
+    return len(np.unique((distinct - low) / ((high - low) or 1.0))) > _KEPT_APART * len(distinct)
 
 
 def _ranks(snapshot: Snapshot, intervals: Intervals) -> tuple[Floats, Floats]:

@@ -12,9 +12,9 @@ _NARROWEST = 30  # of a wrapped column
 
 def size(count: float) -> str:
     """``1536`` → ``1.5 KiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(count) < 1024 or unit == "TiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    for unit, digits in (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 1), ("TiB", 1)):
+        if abs(round(count, digits)) < 1024 or unit == "TiB":
+            return f"{count:.{digits}f} {unit}"
         count /= 1024
     raise AssertionError("unreachable")
 
@@ -83,15 +83,17 @@ def bars(counts: Mapping[str, int]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``93600`` → ``26 hours``: in the largest unit that gives at least two."""
+    """``93600`` → ``26 hours``: in the largest unit that gives at least two; a negative one, of two clocks, is zero."""
     for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return "more than 100 years" if seconds > 100 * 31_557_600 else f"{seconds / length:,.0f} {unit}"
-    return counted(round(seconds), "second")
+    return counted(max(round(seconds), 0), "second")
 
 
 def significant(number: float) -> str:
-    """``3600.0`` → ``3,600``, ``0.12345`` → ``0.123``: three significant digits, and no exponent above one."""
+    """``3600.0`` → ``3,600``, ``0.12345`` → ``0.123``: three significant digits without an exponent."""
+    if 0 < abs(number) < 1e-4:
+        return "under 0.0001" if number > 0 else "above -0.0001"
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from lakekeeper.core.text.formatting import counted, duration, size, table
@@ -36,7 +37,7 @@ def render_vacuum_plan(plan: VacuumPlan) -> str:
     reasons = Counter(map(str, plan.kept.values()))
     lines += [f"  {count:>7,}  {why}" for why, count in reasons.most_common(_SHOWN)]
     if len(reasons) > _SHOWN:
-        lines.append(f"  and {len(reasons) - _SHOWN:,} more reasons")
+        lines.append(f"  and {counted(len(reasons) - _SHOWN, 'more reason')}")
     if plan.expired_refs:
         lines.append(f"expired branches and tags: {', '.join(plan.expired_refs)}")
     lines += _listed("file", "kept:", [f"{path}: {why}" for path, why in plan.spared.items()])
@@ -60,10 +61,10 @@ def render_vacuum(report: VacuumReport) -> str:
     """The plan, then its outcome."""
     lines = [str(report.plan), ""] if report.plan else []
     if report.dry_run:
-        lines.append(
-            f"dry run: {counted(report.deleted_files_count, 'file')}, {size(report.deleted_bytes_count)}, would be "
-            "deleted; nothing was changed"
-        )
+        versions = report.expired_snapshots_count
+        expired = f"{counted(versions, 'version')} would expire, and " if versions else ""
+        files = f"{counted(report.deleted_files_count, 'file')}, {size(report.deleted_bytes_count)}"
+        lines.append(f"dry run: {expired}{files}, would be deleted; nothing was changed")
         return "\n".join(lines)
     verb = "moved to the trash" if report.trash else "deleted"
     lines.append(
@@ -71,7 +72,7 @@ def render_vacuum(report: VacuumReport) -> str:
         f"{duration(report.duration_ms / 1000)}"
     )
     if report.trash:
-        lines.append(f"restore with: lakekeeper trash restore {report.table} {report.trash}")
+        lines.append(f"restore with: lakekeeper trash restore {quote(report.table)} {quote(report.trash)}")
     if report.expired_snapshots_count:
         lines.append(f"{counted(report.expired_snapshots_count, 'version')} can no longer be read")
     if report.failed_files_count:

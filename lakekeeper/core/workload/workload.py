@@ -164,8 +164,10 @@ class Workload:
             data = json.loads(text)
             if data.pop("format") != _FORMAT:
                 raise ValueError("another format")
-            return cls(**{**data, "scans": tuple(_scan_from_dict(s) for s in data["scans"])})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            made = cls(**{**data, "scans": tuple(_scan_from_dict(s) for s in data["scans"])})
+            _require_numbers(made)
+            return made
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             shown = text if len(text) < 80 else text[:77] + "…"
             raise OptionError("workload", shown, f"what Workload.to_json wrote ({_FORMAT})") from error
 
@@ -193,6 +195,20 @@ def union(spans: Sequence[Span]) -> tuple[Span, ...]:
     if any(span.whole for span in spans):
         return EVERYTHING
     return tuple(dict.fromkeys(spans))
+
+
+def _require_numbers(workload: Workload) -> None:
+    """Raise ValueError unless times are integers, and weights and measurements are finite numbers."""
+    times: list[Any] = [workload.start_ms, workload.end_ms, workload.half_life_ms]
+    times += [scan.at_ms for scan in workload.scans]
+    numbers: list[Any] = []
+    for scan in workload.scans:
+        numbers += [scan.files_read, scan.bytes_read, scan.column_share, scan.core_seconds]
+    found = [scan.weight for scan in workload.scans] + [n for n in numbers if n is not None]
+    if not all(isinstance(time, int) for time in times) or workload.half_life_ms <= 0:
+        raise ValueError("a time is not an integer")
+    if not all(isinstance(n, int | float) and math.isfinite(n) for n in found):
+        raise ValueError("a weight or a measurement is not a finite number")
 
 
 def _scan_to_dict(scan: Scan) -> dict[str, Any]:

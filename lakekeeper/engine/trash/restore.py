@@ -182,7 +182,7 @@ class _Restore:
         elif not commit.added:
             self._discard([copies])
         rows = sum(copies.rows.values())
-        self.events.tell("committed", version=commit.version, rows=rows)
+        self.events.tell("committed", version=commit.version, restored_rows=rows)
         return commit, rows, len(copies.rows)
 
     def _commit(self, copies: Prepared, registration: Registration) -> Commit | None:

@@ -204,9 +204,10 @@ class VacuumJob:
             )
         plan = look.plan
         self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
+        due = plan.files or self._expires(look) or plan.expired_refs
         if self.request.dry_run:
-            return self._report(look, foretold(plan), Reason.of(Code.DRY_RUN))
-        if not plan.files and not self._expires(look) and not plan.expired_refs:
+            return self._report(look, foretold(plan) if due else NOTHING, Reason.of(Code.DRY_RUN))
+        if not due:
             self._take_over(look)
             self._finish(look)
             return self._report(look, NOTHING, Reason.of(Code.NOTHING_TO_DO))

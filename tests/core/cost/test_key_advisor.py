@@ -121,7 +121,7 @@ def test_the_advice_goes_through_json_and_prints() -> None:
     data = json.loads(found.to_json())
     assert data["best"]["columns"] == ["day", "user"]
     assert data["missing"] == {"note": "it is a map"}
-    assert "take hilbert(day, user)" in str(found)
+    assert "recommended key: hilbert(day, user)" in str(found)
     assert "it is a map" in str(found)
     keys = [str(one) for one in found.candidates]
     assert len(set(keys)) == len(keys)

@@ -44,12 +44,13 @@ def test_a_dry_run_says_what_would_be_deleted() -> None:
     }
     planned = report(dry_run=True, version_after=None, **due)
     assert planned.status == "planned"
-    assert "expired     in 4 files, 2.0 KiB, at most 40 rows; 3 of them as a whole" in str(planned)
+    assert "expired     in 4 files, 2.0 KiB, at most 40 rows; all rows of 3 of these files" in str(planned)
     assert "at most" not in str(report(dry_run=True, **due | {"due_rows_count": None}))
+    assert "all rows" not in str(report(dry_run=True, **due | {"due_whole_files_count": 0}))
 
 
 def test_nothing_expired() -> None:
     idle = report(ended=Reason.of(Code.NONE_EXPIRED), version_after=None)
     assert (idle.status, str(idle)) == (
-        "idle", f"db.t: rows where {WHERE}: no row is expired; nothing was committed"
+        "idle", f"db.t: rows where {WHERE}: no row has expired; nothing was committed"
     )  # fmt: skip

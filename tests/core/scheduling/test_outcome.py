@@ -16,10 +16,16 @@ def merge(*statuses: str, **given: Any) -> MergeReport:
     return MergeReport("db.t", "compact", dry_run=False, version_before=1, version_after=2, **plain | given)
 
 
-def vacuum(deleted: int = 0, failed: int = 0, *, dry_run: bool = False) -> VacuumReport:
+def vacuum(deleted: int = 0, failed: int = 0, *, expired: int = 0, dry_run: bool = False) -> VacuumReport:
     return VacuumReport(
-        "db.t", dry_run, 2, deleted_files_count=deleted, deleted_bytes_count=9 * deleted, failed_files_count=failed
-    )  # fmt: skip
+        "db.t",
+        dry_run,
+        2,
+        deleted_files_count=deleted,
+        deleted_bytes_count=9 * deleted,
+        failed_files_count=failed,
+        expired_snapshots_count=expired,
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,6 +42,9 @@ def vacuum(deleted: int = 0, failed: int = 0, *, dry_run: bool = False) -> Vacuu
         ([merge("committed")], vacuum(3, 1), "partial", ["rewrote", "vacuumed"]),
         ([merge("failed")], vacuum(3), "failed", ["no_progress", "vacuumed"]),
         ([], vacuum(3, dry_run=True), "idle", ["vacuum_due"]),
+        ([], vacuum(expired=7), "done", ["vacuumed"]),
+        ([], vacuum(expired=7, dry_run=True), "idle", ["vacuum_due"]),
+        ([], vacuum(dry_run=True), "idle", ["not_vacuumed"]),
     ],
 )
 def test_the_status_is_the_worst_of_the_verbs_and_completed_work_comes_first(
@@ -64,3 +73,14 @@ def test_the_counts_of_all_verbs_add_up() -> None:
     assert (found.added_data_files_count, found.run_ids) == (2, ("a", "b"))
     assert (found.deleted_files_count, found.deleted_bytes_count) == (3, 27)
     assert outcome("db.t", reports, vacuum(3, dry_run=True)).deleted_files_count == 0
+
+
+@pytest.mark.parametrize(
+    "dry_run, text",
+    [
+        (False, "vacuum: 7 versions expired, 0 files deleted, 0 B"),
+        (True, "dry run: vacuum would expire 7 versions and delete 0 files, 0 B"),
+    ],
+)
+def test_a_vacuum_that_only_expires_versions_gives_their_number(dry_run: bool, text: str) -> None:
+    assert str(outcome("db.t", [], vacuum(expired=7, dry_run=dry_run)).reason) == text

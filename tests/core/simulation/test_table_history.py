@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.simulation.simulate import simulate
 from lakekeeper.core.simulation.table_history import continued, replayed
 from lakekeeper.errors import OptionError
+from tests.core.paper import snapshot_of
 from tests.core.simulation.paper_runs import KEY, MIB, OPTIONS, table
 
 
@@ -65,6 +67,18 @@ def test_partitions_stay_separate() -> None:
     both = dataclasses.replace(first, blocks=make_blocks(columns, KEY))
     report = simulate(replayed(both), [FULL], OPTIONS, every=4)
     assert (report.tasks, report.depth_at_end, report.commits) == (2, 1.0, 4)
+
+
+@pytest.mark.parametrize("ends", [(-sys.float_info.max, sys.float_info.max), (-1e300, 1e300)])
+def test_sentinels_at_the_ends_of_the_key_do_not_move_the_other_files_together(
+    ends: tuple[float, float],
+) -> None:
+    def depth(first: float, last: float) -> float:
+        rows = [(float(i), float(i + 5), MIB, float(i)) for i in range(98)]
+        rows += [(first, first, MIB, 98.0), (last, last, MIB, 99.0)]
+        return simulate(replayed(snapshot_of(rows, kind="float")), [RANGES], OPTIONS).untouched_depth
+
+    assert depth(*ends) == pytest.approx(depth(-1.0, 200.0), rel=0.05)
 
 
 def test_a_table_without_a_history_says_so() -> None:

@@ -23,6 +23,9 @@ from lakekeeper.core.text.formatting import (
     [
         (0, "0 B"),
         (1023, "1023 B"),
+        (1023.6, "1.0 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (-(1024**2) + 1, "-1.0 MiB"),
         (1024, "1.0 KiB"),
         (1536, "1.5 KiB"),
         (5 << 30, "5.0 GiB"),
@@ -54,6 +57,7 @@ def test_a_share_below_a_threshold_never_reads_as_equal_to_it(share: float, text
     "seconds, text",
     [
         (0, "0 seconds"),
+        (-5, "0 seconds"),
         (1, "1 second"),
         (119, "119 seconds"),
         (120, "2 minutes"),
@@ -73,6 +77,9 @@ def test_a_duration_is_in_the_largest_unit_of_which_there_are_two(seconds: float
     [
         (0, "0"),
         (0.012345, "0.0123"),
+        (0.00012345, "0.000123"),
+        (0.00001, "under 0.0001"),
+        (-0.00001, "above -0.0001"),
         (1.5, "1.5"),
         (99.94, "99.9"),
         (3600.0, "3,600"),

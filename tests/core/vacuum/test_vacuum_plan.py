@@ -28,6 +28,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     plan_vacuum,
     proof,
 )
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.errors import RetentionError
 
 GROUNDS = Grounds(("file:/t",), ("metadata",))
@@ -54,6 +55,17 @@ def test_oldest_first_and_each_file_once() -> None:
     assert [f.path for f in plan.files] == ["/t/a", "/t/b", "/t/c"]
     assert plan.bytes == 30
     assert plan.by_kind() == {"data": (3, 30)}
+
+
+def test_one_reason_more_is_not_several() -> None:
+    kept = {n: Reason.of(Code.TAG, name=str(n)) for n in range(9)}
+    assert "and 1 more reason\n" in f"{replace(planned(), kept=kept)}\n"
+
+
+def test_the_command_that_restores_is_one_for_a_shell() -> None:
+    table = "ice.db.`my-table`"
+    report = VacuumReport(table, False, 1, deleted_files_count=1, trash="abc")
+    assert f"restore with: lakekeeper trash restore '{table}' abc\n" in str(report)
 
 
 def test_files_that_must_not_be_deleted_are_spared_with_the_reason() -> None:

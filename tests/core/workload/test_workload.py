@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from random import Random
 
 import pytest
@@ -95,8 +97,33 @@ def test_a_workload_survives_json() -> None:
     assert Workload.from_json(seen.to_json()) == seen
 
 
+def saved(**given: object) -> str:
+    """A workload with one scan as JSON, with other values."""
+    seen = collect("t", [Scan(5, {})], source="test")
+    plain = json.loads(seen.to_json())
+    for name, value in given.items():
+        (plain if name in plain else plain["scans"][0])[name] = value
+    return json.dumps(plain)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"format": "other"}', '{"format": "lakekeeper workload 1", "scans": [1]}']
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"format": "other"}',
+        '{"format": "lakekeeper workload 1", "scans": [1]}',
+        "[" * 100_000,
+        saved(start_ms="x"),
+        saved(end_ms=math.nan),
+        saved(half_life_ms=0),
+        saved(at_ms="x"),
+        saved(weight=math.inf),
+        saved(weight=None),
+        saved(bytes_read="many"),
+    ],
+    ids=lambda text: text[:40],
 )
 def test_an_invalid_workload_is_refused_by_name(text: str) -> None:
     with pytest.raises(OptionError, match="workload"):

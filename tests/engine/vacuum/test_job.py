@@ -167,6 +167,18 @@ def test_a_dry_run_lists_what_the_real_one_deletes_and_writes_nothing(table: Mem
     )
 
 
+@pytest.mark.parametrize("linear", [True, False])
+def test_a_dry_run_counts_the_versions_that_the_real_one_expires(linear: bool) -> None:
+    """In a linear log, a version without files to delete stays readable."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=linear))
+    for k in range(3):
+        table.append([{"k": k}])
+    table.later(30 * DAY)
+    told, really = (run(table, age_ms=DAY, dry_run=dry_run) for dry_run in (True, False))
+    assert told.expired_snapshots_count == really.expired_snapshots_count
+    assert told.status == ("idle" if linear else "planned")
+
+
 def test_a_second_vacuum_deletes_nothing_and_no_vacuum_lists_files(table: MemoryTable) -> None:
     run(table, age_ms=DAY)
     deleted = list(table.touched.deleted)

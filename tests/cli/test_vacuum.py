@@ -1,0 +1,59 @@
+"""``lakekeeper vacuum`` asks for what it is about to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakekeeper.cli import main, storage
+from lakekeeper.cli.setup import Setup
+from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+
+
+class Vacuumed:
+    """A table whose vacuum has this much to do."""
+
+    def __init__(self, files: int, versions: int) -> None:
+        self.files, self.versions = files, versions
+
+    def vacuum(self, *, dry_run: bool = False, **_: Any) -> VacuumReport:
+        return VacuumReport(
+            "t",
+            dry_run,
+            5,
+            deleted_files_count=self.files,
+            deleted_bytes_count=1024 * self.files,
+            expired_snapshots_count=self.versions,
+        )
+
+
+@pytest.mark.parametrize(
+    "files, versions, flags, question",
+    [
+        (0, 0, [], None),
+        (0, 7, [], "Expire 7 versions and delete 0 files (0 B)?"),
+        (1, 1, [], "Expire 1 version and delete 1 file (1.0 KiB)?"),
+        (2, 0, [], "Delete 2 files (2.0 KiB)?"),
+        (2, 0, ["--trash"], "Move 2 files (2.0 KiB) to the trash?"),
+    ],
+)
+def test_the_question_names_versions_and_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, versions: int, flags: list[str], question: str | None
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Setup, "table", lambda *_: Vacuumed(files, versions))
+    monkeypatch.setattr(storage, "require_terminal", lambda: None)
+    monkeypatch.setattr(storage, "agreed", asked.append)
+    assert main(["vacuum", "t", *flags]) == (1 if question else 0)
+    assert asked == ([question] if question else [])
+
+
+def test_a_dry_run_names_the_versions_that_would_expire(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Setup, "table", lambda *_: Vacuumed(0, 7))
+    assert main(["vacuum", "t", "--dry-run"]) == 0
+    assert capfd.readouterr().out == (
+        "dry run: 7 versions would expire, and 0 files, 0 B, would be deleted; nothing was changed\n"
+    )
