@@ -34,4 +34,4 @@ def report_of(
     view = view_of(name, snapshot, plan, weighed.workload, done, prices_of(history))
     now_ms = context.clock.now_ms()
     status = None if store is None else status_of(store.tasks(), now_ms)
-    return HtmlReport((view,), (), ranked((view,), status, {str(context.recorder.table)}), now_ms)
+    return HtmlReport((view,), (), ranked((view,), status, context.recorder.table), now_ms)

@@ -19,7 +19,7 @@ from lakekeeper.core.config.run_options import HistoryOptions
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError, reason
-from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.operation import Operation
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.page.head import POLICY
 from lakekeeper.page.service_page import ServiceView, control_page, service_page, table_page
@@ -109,8 +109,7 @@ class ServicePages:
             store = HistoryStore(self.history.file)
             if not name:
                 return store.operations(limit=_OPERATIONS)
-            known = TableId("", "", name.removeprefix("file:"))
-            tables = [table for table in store.tables() if str(table) == name or known.matches(str(table))]
+            tables = [table for table in store.tables() if table.is_called(name)]
             return tuple(each for table in tables for each in store.operations(table, limit=_OPERATIONS))
         except Exception as error:  # the page shows everything else
             _LOG.debug("the history cannot be read: %s", reason(error))

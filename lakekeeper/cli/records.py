@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,9 +14,10 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import costs_of
 from lakekeeper.history.history import History
-from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.operation import Operation
 from lakekeeper.history.status import status_of
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from lakekeeper.recording import configured_store, prices_of
 
 _NAMES = "Names, patterns (ice.db.*) or paths"
@@ -73,11 +73,17 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
 def status(setup: Setup, tables: _Tables = None) -> int:
     """Show which tables have work due, have failed or are parked.
 
-    Shows the state after the last pass of automatic runs. The exit code is 1 if a table has failed or is parked.
+    Shows the state after the last pass of automatic runs. The exit code is 1 if a table has failed or is parked, or if
+    no table matches one of TABLES.
     """
-    store = configured_store(setup.check({}).history)
-    tasks = [task for task in store.tasks() if _is_named(task.table, tables)]
-    found = status_of(tasks, Clock().now_ms())
+    tasks = configured_store(setup.check({}).history).tasks()
+    names = {task.table for task in tasks}
+    chosen = _chosen(names, tables) if tables else names
+    found = status_of(
+        (task for task in tasks if task.table in chosen),
+        Clock().now_ms(),
+        tuple(pattern for pattern in tables or () if not _chosen(names, [pattern])),
+    )
     setup.show(found)
     return found.exit_code
 
@@ -88,15 +94,14 @@ def release(
 ) -> int:
     """Let parked tables run again in the next pass of automatic runs."""
     store = configured_store(setup.check({}).history)
-    released = store.release({task.table for task in store.tasks() if _is_named(task.table, tables)})
+    released = store.release(_chosen({task.table for task in store.tasks()}, tables))
     setup.show(status_of(released, Clock().now_ms()))
     return 0
 
 
-def _is_named(table: str, patterns: Sequence[str] | None) -> bool:
-    """Whether a table, given by its name in automatic runs, matches one of the patterns; true without patterns."""
-    known = TableId("", "", table.removeprefix("file:"))
-    return not patterns or any(known.matches(pattern) for pattern in patterns)
+def _chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
+    """The names, as automatic runs have them, of the tables that one of the patterns means."""
+    return {name for name in names if any(map(TableId.named(name).matches, patterns))}
 
 
 def _operations(
@@ -104,15 +109,10 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Operations of the named tables, newest first within each table."""
     since_ms = None if since is None else Clock().now_ms() - _age_ms(since)
-    patterns = [str(Path(name).absolute()) if _is_path(name) else name for name in tables or ()]
-    found = [table for table in store.tables() if not patterns or any(map(table.matches, patterns))]
+    found = [table for table in store.tables() if not tables or any(map(table.matches, tables))]
     return tuple(
         operation for table in found for operation in store.operations(table, since_ms=since_ms, limit=limit)
     )
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name and ":" not in name and "`" not in name
 
 
 def _age_ms(text: str) -> int:

@@ -34,13 +34,19 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status(Result):
-    """The tables of automatic runs, as the last passes left them. ``exit_code`` is 1 where one failed or is parked."""
+    """The tables of automatic runs, as the last passes left them.
+
+    unmatched  names and patterns that mean none of the tables
+    """
 
     tables: tuple[TableStatus, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return 1 if any(each.status in ("failed", "parked") for each in self.tables) else 0
+        """1 if a table failed or is parked, or if a name or pattern means no table."""
+        wrong = any(each.status in ("failed", "parked") for each in self.tables)
+        return 1 if wrong or self.unmatched else 0
 
     @property
     def debt(self) -> Debt:
@@ -49,11 +55,16 @@ class Status(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"debt": self.debt.to_dict(), "tables": [each.to_dict() for each in self.tables]}
+        tables = [each.to_dict() for each in self.tables]
+        return {"debt": self.debt.to_dict(), "tables": tables, "unmatched": list(self.unmatched)}
 
     def __str__(self) -> str:
+        unmatched = [f"no table matches {pattern}" for pattern in self.unmatched]
         if not self.tables:
-            return "no automatic run is recorded"
+            return "\n".join(unmatched) or "no automatic run is recorded"
+        return "\n".join([*self._page(), str(self.debt), *unmatched])
+
+    def _page(self) -> list[str]:
         rows = [("status", "query-s/day", "to rewrite", "table")]
         rows += [
             (each.status, f"{each.debt.query_seconds_per_day:,.0f}", size(each.debt.bytes), each.table)
@@ -68,13 +79,13 @@ class Status(Result):
                 for task in each.tasks
                 if task.reason is not None and task.state in ("queued", "failed")
             ]
-        return "\n".join([*page, str(self.debt)])
+        return page
 
 
-def status_of(tasks: Iterable[Task], now_ms: int) -> Status:
+def status_of(tasks: Iterable[Task], now_ms: int, unmatched: tuple[str, ...] = ()) -> Status:
     """The status of each table that has tasks, by name."""
     by_table = groupby(sorted(tasks, key=lambda task: task.table), key=lambda task: task.table)
-    return Status(tuple(_of(name, tuple(group), now_ms) for name, group in by_table))
+    return Status(tuple(_of(name, tuple(group), now_ms) for name, group in by_table), unmatched)
 
 
 def _of(name: str, tasks: tuple[Task, ...], now_ms: int) -> TableStatus:

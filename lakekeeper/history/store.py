@@ -24,7 +24,8 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import GroupResult
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
-from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, TableId, epoch_ms, utc
+from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, epoch_ms, utc
+from lakekeeper.history.table_id import TableId
 
 _VERSION = 1
 _WAIT_S = 10.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from lakekeeper.core.text.markup import tag
 from lakekeeper.core.text.result import Result
 from lakekeeper.history.operation import utc
 from lakekeeper.history.status import Status
+from lakekeeper.history.table_id import TableId
 from lakekeeper.page.document import document
 from lakekeeper.page.table_view import TableView
 
@@ -95,12 +96,14 @@ def _row(view: TableView) -> tuple[str, ...]:
     return f"{view.plan.blocks:,}", size(view.plan.bytes), depth, files, gain, view.table
 
 
-def ranked(
-    views: tuple[TableView, ...], status: Status | None, known_as: Collection[str] = ()
-) -> tuple[TableDebt, ...]:
-    """All tables by debt. ``known_as`` are other names that automatic runs may use for the tables of the views."""
-    mine = {view.table for view in views} | set(known_as)
-    others = [each for each in status.tables if each.table not in mine] if status else []
+def ranked(views: tuple[TableView, ...], status: Status | None, *known: TableId) -> tuple[TableDebt, ...]:
+    """All tables by debt. ``known`` are the tables of the views, which automatic runs may call by another name."""
+    mine = {view.table for view in views}
+    others = [
+        each
+        for each in (status.tables if status else ())
+        if each.table not in mine and not any(table.is_called(each.table) for table in known)
+    ]
     now = [TableDebt(view.table, view.debt, NOW) for view in views]
     return _sorted([*now, *(TableDebt(each.table, each.debt, each.status) for each in others)])
 

@@ -22,6 +22,7 @@ from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from tests.history.operations import DAY_MS, operation
 from tests.page.pages import HOSTILE, Page
 
@@ -178,6 +179,37 @@ def test_operations_of_all_tables_and_of_one(tmp_path: Path) -> None:
         )
         store.path.write_bytes(b"not a database, and no reason for the page to fail")
         assert found.ask("GET", "/")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "name, found",
+    [
+        ("ice.db.events", ["named"]),
+        ("db.events", ["named"]),
+        ("ice.db.`events`", ["named"]),
+        ("lake.db.events", []),
+        ("/data/t", ["by-path"]),
+        ("file:/data/t/", ["by-path"]),
+        ("delta.`/data/t`", ["by-path"]),
+        ("/data/t[1]", ["brackets"]),
+        ("file:/data/t[1]", ["brackets"]),
+    ],
+)
+def test_the_page_of_a_table_has_its_history_by_each_of_its_names(
+    tmp_path: Path, name: str, found: list[str]
+) -> None:
+    store = HistoryStore(tmp_path / "history.db")
+    for each, table in (
+        ("named", TableId("ice", "db", "events", "iceberg")),
+        ("by-path", TableId("", "", "/data/t", "delta")),
+        ("brackets", TableId("", "", "/data/t[1]", "delta")),
+    ):
+        store.add(operation(each, table=table), DAY_MS)
+    history = HistoryOptions(path=str(store.path))
+    pages = ServicePages(PageSettings("0"), Watched(900), Watch(), history, 900_000)
+    operations = pages.operations(name)
+    assert operations is not None
+    assert [each.operation_id for each in operations] == found
 
 
 def test_an_address_that_other_hosts_reach_needs_a_name() -> None:

@@ -15,8 +15,8 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.task import Task, failed, skipped
 from lakekeeper.engine.clock import Clock
-from lakekeeper.history.operation import TableId
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from tests.history.operations import DAY_MS, operation
 
 Run = Callable[..., tuple[int, str, str]]
@@ -57,6 +57,8 @@ def ids(out: str) -> list[str]:
         (("db.events", "--limit", "1"), ["new"]),
         (("ice.*", "--since", "2d"), ["new"]),
         (("./flights",), ["by-path"]),
+        (("delta.`flights`",), []),
+        (("db.`events`",), ["new", "old"]),
         (("ice.other.*",), []),
     ],
 )
@@ -128,6 +130,44 @@ def test_status_shows_the_debt_and_what_is_parked_and_its_exit_code(run: Run, pa
     assert max(map(len, out.splitlines())) <= 80
     code, out, _ = run("status", "ice.db.users", "--json")
     assert (code, [each["status"] for each in json.loads(out)["tables"]]) == (0, ["idle"])
+
+
+PARKED = {
+    "ice.db.t": ("ice.db.t", "db.t", "ice.*.t"),
+    "db.short": ("db.short", "ice.db.short"),
+    "ice.db.`my-table`": ("ice.db.`my-table`", "ice.db.my-table", "db.`my-table`", "ice.db.`my-*`"),
+    "{}/wh/t": ("{}/wh/t", "wh/t", "file:{}/wh/t", "./wh/../wh/t/", "delta.`{}/wh/t`"),
+    "file:{}/wh/u": ("{}/wh/u", "file://{}/wh/u"),
+    "delta.`{}/wh/v`": ("delta.`{}/wh/v`", "wh/v"),
+    "{}/wh/t[1]": ("{}/wh/t[1]", "wh/t[1]", "file:{}/wh/t[1]"),
+}
+"""Name in automatic runs → names and patterns of the same table; ``{}`` is the working directory."""
+
+
+@pytest.mark.parametrize("table, name", [(table, name) for table, names in PARKED.items() for name in names])
+def test_status_and_release_find_a_table_by_each_of_its_names(
+    run: Run, path: Path, table: str, name: str
+) -> None:
+    now, folder = Clock().now_ms(), str(path.parent)
+    parked = [failed(Task("merge", each.format(folder), "recluster"), "boom", now, DAY_MS) for each in PARKED]
+    HistoryStore(path).keep_tasks(parked, now)
+    code, out, _ = run("status", name.format(folder), "--json")
+    assert (code, [each["table"] for each in json.loads(out)["tables"]]) == (1, [table.format(folder)])
+    assert run("release", name.format(folder))[0] == 0
+    assert [each.table for each in HistoryStore(path).tasks() if not each.failures] == [table.format(folder)]
+
+
+def test_status_of_a_table_that_no_automatic_run_knows_fails(run: Run, parked: Task) -> None:
+    """A check of one table must not succeed because of a misspelled name."""
+    code, out, _ = run("status", "ice.db.userss")
+    assert (code, out) == (1, "no table matches ice.db.userss\n")
+    code, out, _ = run("status", "ice.db.users", "gone.*")
+    assert code == 1
+    assert "idle" in out
+    assert out.endswith("no table matches gone.*\n")
+    code, out, _ = run("status", "ice.db.users", "gone.*", "--json")
+    assert (code, json.loads(out)["unmatched"]) == (1, ["gone.*"])
+    assert run("status", "ice.db.users")[0] == 0
 
 
 def test_release_lets_a_parked_table_run_in_the_next_pass(run: Run, parked: Task, path: Path) -> None:

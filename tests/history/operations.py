@@ -7,7 +7,8 @@ from typing import Any
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult
-from lakekeeper.history.operation import Decision, Operation, TableId
+from lakekeeper.history.operation import Decision, Operation
+from lakekeeper.history.table_id import TableId
 
 EVENTS = TableId("ice", "db", "events", "iceberg")
 DAY_MS = 86_400_000

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from lakekeeper.core.scheduling.task import Task
-from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.operation import Operation
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from tests.history.operations import DAY_MS, EVENTS, operation
 
 OTHER = TableId("", "", "/data/events", "delta")
