@@ -547,7 +547,8 @@ class Table:
     def history(self, limit: int | None = None) -> History:
         """Operations on this table, newest first, at most ``limit``: calls and automatic runs, of any session.
 
-        Reads the file that the conf ``spark.lakekeeper.history.path`` names; raises OptionError without it.
+        Reads the file that the conf ``spark.lakekeeper.history.path`` names. Raises OptionError without it, and
+        HistoryError if the file cannot be read.
         """
         store = configured_store(self.options(lenient=True).history)
         return History(store.operations(self._context.recorder.table, limit=limit))

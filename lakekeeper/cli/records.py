@@ -45,7 +45,7 @@ def history(
     *,
     since: _Since = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Maximum number of operations per table.")
+        int, typer.Option(metavar="N", min=1, max=1_000_000, help="Maximum number of operations per table.")
     ] = 20,
 ) -> int:
     """Show what was done to tables, by calls and by automatic runs.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,44 @@ def test_no_spark_is_started(path: Path) -> None:
 def test_without_a_history_the_message_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "--conf", "spark.lakekeeper.history.path=none"]) == 2
     assert "set the Spark conf spark.lakekeeper.history.path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["history", "cost", "status"])
+def test_a_path_of_another_file_or_of_a_folder_is_an_error_that_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    garbage, folder, catalog = (tmp_path / name for name in ("garbage.db", "folder.db", "catalog.db"))
+    garbage.write_bytes(b"garbage " * 500)
+    folder.mkdir()
+    with closing(sqlite3.connect(catalog)) as db:
+        db.execute("CREATE TABLE iceberg_tables (table_name)")
+    for path, said in (
+        (garbage, "file is not a database; if it is damaged, move it away: a new one is then created"),
+        (folder, "a folder; set spark.lakekeeper.history.path to a file"),
+        (catalog, "not a history; set spark.lakekeeper.history.path to another file"),
+    ):
+        assert main([command, "--conf", f"spark.lakekeeper.history.path={path}"]) == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"lakekeeper: {path}: ")
+        assert err.endswith(f"{said}\n")
+
+
+@pytest.mark.parametrize(
+    "damage", ["operation_metrics = '{'", "operation_metrics = '[1]'", "end_time = 'x'", "reason = '[]'"]
+)
+def test_an_operation_that_cannot_be_read_is_an_error_that_names_the_file(
+    run: Run, path: Path, damage: str
+) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"UPDATE operations SET {damage}")
+    for command in ("history", "cost"):
+        code, _, err = run(command)
+        assert (code, f"{path}: the history cannot be read: " in err) == (1, True), err
+
+
+def test_a_limit_beyond_any_history_is_a_usage_error(run: Run) -> None:
+    assert run("history", "--limit", "9" * 20)[0] == 2
+    assert run("history", "--limit", "1000000")[0] == 0
 
 
 def test_an_invalid_time_is_a_usage_error(run: Run) -> None:
