@@ -15,7 +15,7 @@ from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import costs_of
 from lakekeeper.history.history import History
 from lakekeeper.history.operation import Operation
-from lakekeeper.history.status import status_of
+from lakekeeper.history.status import Released, status_of
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
 from lakekeeper.recording import configured_store, prices_of
@@ -95,7 +95,8 @@ def release(
     """Let parked tables run again in the next pass of automatic runs."""
     store = configured_store(setup.check({}).history)
     released = store.release(_chosen({task.table for task in store.tasks()}, tables))
-    setup.show(status_of(released, Clock().now_ms()))
+    unmatched = tuple(pattern for pattern in tables if not _chosen(released, [pattern]))
+    setup.show(Released(released, unmatched))
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.history.operation import Operation
@@ -89,7 +90,7 @@ class Costs(Result):
         if not self.costs:
             return "no operation is recorded"
         by_table = groupby(self.costs, key=lambda cost: cost.table)
-        pages = [f"{name}\n{_page(list(costs))}" for name, costs in by_table]
+        pages = [f"{visible(name)}\n{_page(list(costs))}" for name, costs in by_table]
         total = [] if self.total is None else [f"total cost {self.total:,.2f}"]
         return "\n\n".join([*pages, *total])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lakekeeper.core.scheduling.debt import NO_DEBT, Debt
 from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import size, wrapped
 from lakekeeper.core.text.formatting import table as aligned
 from lakekeeper.core.text.result import Result
@@ -67,7 +68,12 @@ class Status(Result):
     def _page(self) -> list[str]:
         rows = [("status", "query-s/day", "to rewrite", "table")]
         rows += [
-            (each.status, f"{each.debt.query_seconds_per_day:,.0f}", size(each.debt.bytes), each.table)
+            (
+                each.status,
+                f"{each.debt.query_seconds_per_day:,.0f}",
+                size(each.debt.bytes),
+                visible(each.table),
+            )
             for each in self.tables
         ]
         head, line, *lines = aligned(rows, right=frozenset({1, 2})).splitlines()
@@ -82,8 +88,27 @@ class Status(Result):
         return page
 
 
+@dataclass(frozen=True, slots=True)
+class Released(Result):
+    """Tables that were parked or had failed, and run again in the next pass.
+
+    unmatched  names and patterns that mean none of them
+    """
+
+    tables: tuple[str, ...]
+    unmatched: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"released": list(self.tables), "unmatched": list(self.unmatched)}
+
+    def __str__(self) -> str:
+        released = [f"released: {visible(name)}" for name in self.tables]
+        return "\n".join([*released, *(f"no parked table matches {each}" for each in self.unmatched)])
+
+
 def status_of(tasks: Iterable[Task], now_ms: int, unmatched: tuple[str, ...] = ()) -> Status:
-    """The status of each table that has tasks, by name."""
+    """The status of each table that has tasks, by name; ``unmatched`` as in :class:`Status`."""
     by_table = groupby(sorted(tasks, key=lambda task: task.table), key=lambda task: task.table)
     return Status(tuple(_of(name, tuple(group), now_ms) for name, group in by_table), unmatched)
 

@@ -127,16 +127,16 @@ class HistoryStore:
             rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
         return tuple(task for row in rows if (task := _task(row["task"])) is not None)
 
-    def release(self, tables: Collection[str]) -> tuple[Task, ...]:
-        """Reset the failures of these tables' tasks, so that the next pass runs them; returns those that had failed."""
+    def release(self, tables: Collection[str]) -> tuple[str, ...]:
+        """Reset the failures of these tables' tasks, so that the next pass runs them; returns the tables released."""
         with transaction(self.path, write=True) as db:
             rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
             found = [task for row in rows if (task := _task(row["task"])) is not None]
-            held = tuple(task for task in found if task.failures and task.table in tables)
+            held = [task for task in found if task.failures and task.table in tables]
             for task in held:
                 free = self._json(replace(task, failures=0, parked_until_ms=0).to_dict())
                 db.execute("UPDATE tasks SET task = ? WHERE table_name = ? AND verb = ?", (free, *task.key))
-        return held
+        return tuple(dict.fromkeys(task.table for task in held))
 
     def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
         """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted."""

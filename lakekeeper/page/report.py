@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lakekeeper.core.scheduling.debt import NO_DEBT, Debt
+from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import significant, size
 from lakekeeper.core.text.formatting import table as aligned
 from lakekeeper.core.text.markup import tag
@@ -93,7 +94,7 @@ def _row(view: TableView) -> tuple[str, ...]:
     files = "" if opened is None else f"{significant(opened[0])} -> {significant(opened[1])}"
     depth = "" if view.information is None else significant(view.information.average_depth)
     gain = f"{view.debt.query_seconds_per_day:,.0f}"
-    return f"{view.plan.blocks:,}", size(view.plan.bytes), depth, files, gain, view.table
+    return f"{view.plan.blocks:,}", size(view.plan.bytes), depth, files, gain, visible(view.table)
 
 
 def ranked(views: tuple[TableView, ...], status: Status | None, *known: TableId) -> tuple[TableDebt, ...]:

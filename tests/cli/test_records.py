@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -211,12 +213,60 @@ def test_status_of_a_table_that_no_automatic_run_knows_fails(run: Run, parked: T
 
 
 def test_release_lets_a_parked_table_run_in_the_next_pass(run: Run, parked: Task, path: Path) -> None:
-    assert run("release", "ice.db.users")[0] == 0
+    assert run("release", "ice.db.users", "db.gone")[:2] == (
+        0,
+        "no parked table matches ice.db.users\nno parked table matches db.gone\n",
+    )
     assert HistoryStore(path).tasks()[0] == parked
-    assert run("release", "ice.db.e*")[0] == 0
+    assert run("release", "ice.db.e*", "ice.db.users", "--json")[:2] == (
+        0,
+        '{"released": ["ice.db.events"], "unmatched": ["ice.db.users"]}\n',
+    )
     released = HistoryStore(path).tasks()[0]
     assert (released.failures, released.is_parked(0), released.table) == (0, False, "ice.db.events")
     assert run("status")[0] == 0
+    HistoryStore(path).keep_tasks([parked], Clock().now_ms())
+    assert run("release", "db.events")[:2] == (0, "released: ice.db.events\n")
+
+
+@pytest.mark.parametrize("character", ["\n", "\x0b", "\r", "\x1c", "\x85", "\u2028"])
+def test_a_line_break_in_a_name_stays_in_its_line(run: Run, path: Path, character: str) -> None:
+    now = Clock().now_ms()
+    name = f"/data/a{character}b"
+    HistoryStore(path).keep_tasks([failed(Task("merge", name, "recluster"), "boom", now, DAY_MS)], now)
+    HistoryStore(path).add(operation("x", table=TableId("", "", name, "delta"), end_ms=now), DAY_MS)
+    shown = re.compile(r"/data/a\\(x0a|x0b|x0d|x1c|x85|u2028)b")
+    for command in ("status", "history", "cost"):
+        code, out, _ = run(command)
+        assert (code, bool(shown.search(out))) == (command == "status", True), out
+    assert shown.search(run("release", name)[1])
+
+
+def test_no_text_of_a_name_or_an_error_reaches_the_terminal_as_a_control(run: Run, path: Path) -> None:
+    now, evil = Clock().now_ms(), "x\x1b]0;owned\x07\x1b[2J\x9b\u202e"
+    task = failed(Task("merge", f"ice.db.`{evil}`", "recluster"), f"boom {evil}", now, DAY_MS)
+    HistoryStore(path).keep_tasks([task], now)
+    why = Reason.of(Code.FAILED, error=evil)
+    HistoryStore(path).add(operation("x", table=TableId("ice", "db", evil), reason=why, end_ms=now), DAY_MS)
+    for arguments in (("status",), ("history",), ("cost",), ("status", evil), ("release", evil), (evil,)):
+        for text in run(*arguments)[1:]:
+            assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text), arguments
+    assert r"x\x1b]0;owned\x07\x1b[2J\x9b\u202e" in run("history")[1]
+    assert evil in json.loads(run("status", "--json")[1])["tables"][-1]["table"]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_a_text_that_the_terminal_cannot_show_is_escaped(path: Path, encoding: str) -> None:
+    """The work is done when its result is printed: an error then would report a success as a failure."""
+    HistoryStore(path).add(operation("x", table=TableId("ice", "db", "表"), end_ms=Clock().now_ms()), DAY_MS)
+    done = subprocess.run(
+        [sys.executable, "-m", "lakekeeper", "history", "--conf", f"spark.lakekeeper.history.path={path}"],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"ice.db.\u8868" in done.stdout
 
 
 def test_a_store_without_automatic_runs_has_no_status(run: Run) -> None:
