@@ -560,8 +560,9 @@ class Table:
         """
         options = self.options(lenient=True).history
         since_ms = arguments.moment_ms(since, "since")
-        operations = configured_store(options).operations(self._context.recorder.table, since_ms=since_ms)
-        return costs_of(operations, prices_of(options))
+        table = self._context.recorder.table
+        done = configured_store(options).operations(table, since_ms=since_ms, details=False)
+        return costs_of(done, prices_of(options))
 
     def report(
         self,

@@ -53,7 +53,7 @@ def history(
     Reads the file that spark.lakekeeper.history.path names.
     """
     store = configured_store(setup.check({}).history)
-    setup.show(History(_operations(store, tables, since, limit)))
+    setup.show(History(_operations(store, tables, since, limit, details=setup.as_json)))
     return 0
 
 
@@ -65,7 +65,8 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     spark.lakekeeper.cost.per-gb-written is set.
     """
     options = setup.check({}).history
-    setup.show(costs_of(_operations(configured_store(options), tables, since, None), prices_of(options)))
+    done = _operations(configured_store(options), tables, since, None, details=False)
+    setup.show(costs_of(done, prices_of(options)))
     return 0
 
 
@@ -106,13 +107,15 @@ def _chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
 
 
 def _operations(
-    store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None
+    store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None, *, details: bool
 ) -> tuple[Operation, ...]:
     """Operations of the named tables, newest first within each table."""
     since_ms = None if since is None else Clock().now_ms() - _age_ms(since)
     found = [table for table in store.tables() if not tables or any(map(table.matches, tables))]
     return tuple(
-        operation for table in found for operation in store.operations(table, since_ms=since_ms, limit=limit)
+        operation
+        for table in found
+        for operation in store.operations(table, since_ms=since_ms, limit=limit, details=details)
     )
 
 

@@ -21,7 +21,7 @@ from lakekeeper.core.scheduling.task import Task, failed, skipped
 from lakekeeper.engine.clock import Clock
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
-from tests.history.operations import DAY_MS, operation
+from tests.history.operations import DAY_MS, operation, traced
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -90,6 +90,15 @@ def test_cost_gives_money_where_there_are_prices(run: Run) -> None:
     assert told["costs"][0]["core_seconds"] == 2.5
     assert "total cost 2.50" in run("cost", "ice.db.events", "--conf", per_hour)[1]
     assert "total" not in run("cost", "ice.db.events")[1]
+
+
+def test_only_json_of_the_history_reads_groups(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements = traced(monkeypatch)
+    assert (run("history")[0], run("cost")[0], run("cost", "--json")[0]) == (0, 0, 0)
+    assert statements
+    assert not any("merge_groups" in each for each in statements)
+    assert json.loads(run("history", "--json")[1])["operations"][0]["groups"]
+    assert any("merge_groups" in each for each in statements)
 
 
 def test_no_spark_is_started(path: Path) -> None:

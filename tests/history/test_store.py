@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from lakekeeper.errors import HistoryError
 from lakekeeper.history.operation import Operation
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
-from tests.history.operations import DAY_MS, EVENTS, operation
+from tests.history.operations import DAY_MS, EVENTS, GROUP, operation, traced
 
 OTHER = TableId("", "", "/data/events", "delta")
 
@@ -96,6 +97,22 @@ def test_operations_past_their_retention_are_deleted_with_their_groups(store: Hi
         ]
     db.close()
     assert counts == [1, 1]
+
+
+def test_details_are_read_by_one_query_for_all_operations_or_not_at_all(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [operation(f"op-{n}", end_ms=2_500 + n, groups=(GROUP,) * n) for n in range(4)]
+    added(store, *made, operation("other", table=OTHER, end_ms=9_000))
+    statements = traced(monkeypatch)
+    assert store.operations(EVENTS, limit=3) == tuple(reversed(made[1:]))
+    assert sum("merge_groups" in each for each in statements) == 1
+    assert sum("decisions" in each for each in statements) == 1
+    statements.clear()
+    bare = [replace(each, groups=(), decisions=()) for each in made]
+    assert store.operations(EVENTS, details=False) == tuple(reversed(bare))
+    assert statements
+    assert not any("merge_groups" in each or "decisions" in each for each in statements)
 
 
 def test_reading_creates_no_file(store: HistoryStore) -> None:
