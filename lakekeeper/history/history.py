@@ -67,6 +67,14 @@ class History(Result):
         return "\n\n".join(f"{visible(name)}\n{_page(list(operations))}" for name, operations in by_table)
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a page shows of the history: operations, newest first; None without a history, or with an ``error``."""
+
+    operations: tuple[Operation, ...] | None = None
+    error: str = ""
+
+
 def _row(operation: Operation) -> dict[str, Any]:
     plain = operation.to_dict()
     return {

@@ -79,7 +79,8 @@ class HtmlReport(Result):
         rows += [_row(view) for view in self.tables]
         failed = [f"failed: {name}: {why}" for name, why in self.failures]
         page = [aligned(rows, right=frozenset(range(5)))] if self.tables else []
-        return "\n".join([*page, *failed]) or "no table"
+        notes = dict.fromkeys(view.recorded.error for view in self.tables if view.recorded.error)
+        return "\n".join([*page, *(f"without history: {why}" for why in notes), *failed]) or "no table"
 
     def _repr_html_(self) -> str:
         page = self.html()

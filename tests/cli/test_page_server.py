@@ -23,7 +23,7 @@ from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
-from tests.history.operations import DAY_MS, operation
+from tests.history.operations import DAY_MS, operation, traced
 from tests.page.pages import HOSTILE, Page
 
 TOKEN = "correct horse battery"  # noqa: S105 - of this test
@@ -207,9 +207,40 @@ def test_the_page_of_a_table_has_its_history_by_each_of_its_names(
         store.add(operation(each, table=table), DAY_MS)
     history = HistoryOptions(path=str(store.path))
     pages = ServicePages(PageSettings("0"), Watched(900), Watch(), history, 900_000)
-    operations = pages.operations(name)
-    assert operations is not None
-    assert [each.operation_id for each in operations] == found
+    recorded = pages.recorded(name)
+    assert [each.operation_id for each in recorded.operations or ()] == found
+
+
+def test_only_the_page_of_a_table_reads_details_and_the_form_reads_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HistoryStore(tmp_path / "history.db")
+    store.add(operation("op-1"), DAY_MS)
+    for found in site(PageSettings("0", token=TOKEN), HistoryOptions(path=str(store.path))):
+        statements = traced(monkeypatch)
+        assert "The newest 1 of 1." in Page(found.ask("GET", "/")[1]).text
+        assert any(" FROM operations" in each for each in statements)
+        assert not any("merge_groups" in each or "decisions" in each for each in statements)
+        statements.clear()
+        assert found.ask("GET", "/tables")[0] == 200
+        assert found.post(token=TOKEN, pause="ice.db.events")[0] == 303
+        assert found.post(pause="ice.db.events")[0] == 403
+        assert statements == []
+        assert found.ask("GET", "/table?name=ice.db.events")[0] == 200
+        assert sum("merge_groups" in each for each in statements) == 1
+        assert not any("LIMIT" in each and "catalog_name" not in each for each in statements)
+
+
+def test_a_history_that_cannot_be_read_is_not_one_that_is_not_configured(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"garbage " * 500)
+    for found in site(PageSettings("0"), HistoryOptions(path=str(path))):
+        for page in ("/", "/table?name=ice.db.events"):
+            text = Page(found.ask("GET", page)[1]).text
+            assert f"{path}: the history cannot be read: DatabaseError: file is not a database" in text
+            assert "No history is configured" not in text
+    for found in site(PageSettings("0")):
+        assert "No history is configured" in Page(found.ask("GET", "/")[1]).text
 
 
 def test_an_address_that_other_hosts_reach_needs_a_name() -> None:
