@@ -42,8 +42,3 @@ def tiles(shown: Iterable[tuple[str, Child, str]]) -> Markup:
     return tag(
         "dl", *(tag("div", tag("dt", what), tag("dd", value), tag("dd", more)) for what, value, more in shown)
     )
-
-
-def money(amount: float) -> str:
-    """``1234.5`` → ``1,234.50``; a small amount is never shown as zero."""
-    return "under 0.01" if 0 < amount < 0.01 else f"{amount:,.2f}"

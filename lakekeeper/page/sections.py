@@ -12,7 +12,8 @@ from lakekeeper.core.model.plan_html import groups_table, left_table, more_group
 from lakekeeper.core.text.charts import Interval, intervals, steps
 from lakekeeper.core.text.formatting import counted, significant, size
 from lakekeeper.core.text.markup import Markup, joined, tag
-from lakekeeper.page.figures import figure, money, note, number, scrolled, tiles, unreadable
+from lakekeeper.history.costs import money
+from lakekeeper.page.figures import figure, note, number, scrolled, tiles, unreadable
 from lakekeeper.page.history_part import history_part
 from lakekeeper.page.table_view import TableView
 
