@@ -547,7 +547,8 @@ class Table:
     def history(self, limit: int | None = None) -> History:
         """Operations on this table, newest first, at most ``limit``: calls and automatic runs, of any session.
 
-        Reads the file that the conf ``spark.lakekeeper.history.path`` names; raises OptionError without it.
+        Reads the file that the conf ``spark.lakekeeper.history.path`` names. Raises OptionError without it, and
+        HistoryError if the file cannot be read.
         """
         store = configured_store(self.options(lenient=True).history)
         return History(store.operations(self._context.recorder.table, limit=limit))
@@ -559,8 +560,9 @@ class Table:
         """
         options = self.options(lenient=True).history
         since_ms = arguments.moment_ms(since, "since")
-        operations = configured_store(options).operations(self._context.recorder.table, since_ms=since_ms)
-        return costs_of(operations, prices_of(options))
+        table = self._context.recorder.table
+        done = configured_store(options).operations(table, since_ms=since_ms, details=False)
+        return costs_of(done, prices_of(options))
 
     def report(
         self,

@@ -8,6 +8,7 @@ LakekeeperError
 ├── OptionError                an invalid option, column, policy or predicate (``.key .value .expected``)
 ├── AdapterError               an adapter is missing, duplicated or violated its contract
 ├── RetentionError             a vacuum that a retention rule forbids
+├── HistoryError               the history cannot be read or written, or is another application's file
 ├── HeavyError                 the Spark application of heavy tasks did not start or has ended, or a task failed in it
 └── CommitError
     ├── Conflict               a concurrent commit changed what we read: rebase, then commit again
@@ -89,6 +90,10 @@ class AdapterError(LakekeeperError):
 
 class RetentionError(LakekeeperError):
     """A vacuum that a retention rule forbids; the message names the rule."""
+
+
+class HistoryError(LakekeeperError):
+    """The history cannot be read or written, is of another version, or is another application's file."""
 
 
 class HeavyError(LakekeeperError):

@@ -27,7 +27,7 @@ from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.table_session import TableSession
 from lakekeeper.engine.table_turn import Heavy
 from lakekeeper.engine.watch import Watch
-from lakekeeper.history.operation import TableId
+from lakekeeper.history.table_id import TableId
 from lakekeeper.recording import FleetMemory, fleet_memory
 from lakekeeper.spark.application import core_seconds
 from lakekeeper.spark.confs import lakekeeper_confs

@@ -20,9 +20,9 @@ from lakekeeper.engine.state.service_lease import new_owner
 from lakekeeper.engine.table_session import TableSession
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.history.costs import Prices
-from lakekeeper.history.operation import TableId
 from lakekeeper.history.recorder import Application, Destination, Recorder
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from lakekeeper.redaction import HIDDEN, redacted
 from lakekeeper.spark.application import core_seconds, secrets
 from lakekeeper.spark.confs import lakekeeper_confs

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lakekeeper.core.config.run_options import HistoryOptions
 from lakekeeper.engine.merge.planning import look, plan_for
-from lakekeeper.history.status import status_of
+from lakekeeper.errors import reason
+from lakekeeper.history.history import Recorded
+from lakekeeper.history.status import Status, status_of
+from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from lakekeeper.page.report import HtmlReport, ranked
 from lakekeeper.page.table_view import view_of
-from lakekeeper.recording import configured_store, prices_of
+from lakekeeper.recording import prices_of
 from lakekeeper.table_context import TableContext
 from lakekeeper.workloads import Queries
 
@@ -28,10 +33,19 @@ def report_of(
     weighed = context.with_workload(request, workload)
     snapshot, plan = plan_for(context.session, weighed, context.clock)
     history = context.options(lenient=True).history
-    store = None if history.file is None else configured_store(history)
-    done = None if store is None else store.operations(context.recorder.table)
-    name = (context.name.text, context.name.provider)
-    view = view_of(name, snapshot, plan, weighed.workload, done, prices_of(history))
     now_ms = context.clock.now_ms()
-    status = None if store is None else status_of(store.tasks(), now_ms)
-    return HtmlReport((view,), (), ranked((view,), status, {str(context.recorder.table)}), now_ms)
+    recorded, status = _recorded(history, context.recorder.table, now_ms)
+    name = (context.name.text, context.name.provider)
+    view = view_of(name, snapshot, plan, weighed.workload, recorded, prices_of(history))
+    return HtmlReport((view,), (), ranked((view,), status, context.recorder.table), now_ms)
+
+
+def _recorded(history: HistoryOptions, table: TableId, now_ms: int) -> tuple[Recorded, Status | None]:
+    """The operations on the table, and the status of all tables."""
+    if history.file is None:
+        return Recorded(), None
+    try:
+        store = HistoryStore(history.file)
+        return Recorded(store.operations(table)), status_of(store.tasks(), now_ms)
+    except Exception as error:  # the report shows everything else
+        return Recorded(error=reason(error)), None

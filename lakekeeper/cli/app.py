@@ -19,6 +19,7 @@ from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.help import plain_arguments
 from lakekeeper.cli.information import Information
 from lakekeeper.cli.logs import logs
+from lakekeeper.cli.output import escape_what_cannot_be_encoded, say
 from lakekeeper.cli.page_server import TOKEN, PageSettings
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
@@ -129,7 +130,7 @@ def report(
     made.save(output)
     setup.show(made)
     if not setup.silent:
-        typer.echo(f"wrote {output}", err=True)
+        say(f"wrote {output}", err=True)
     return made.exit_code
 
 
@@ -406,8 +407,8 @@ def doctor(
     if setup.as_json:
         typer.echo(json.dumps({"ok": not wrong, "findings": [finding.to_dict() for finding in findings]}))
     else:
-        typer.echo("\n".join(map(str, findings)))
-        typer.echo(f"{wrong} of {counted(len(findings), 'check')} failed" if wrong else "all checks passed")
+        say("\n".join(map(str, findings)))
+        say(f"{wrong} of {counted(len(findings), 'check')} failed" if wrong else "all checks passed")
     return 1 if wrong else 0
 
 
@@ -481,6 +482,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns the exit code, 130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
     """
+    escape_what_cannot_be_encoded()
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = [] if given[:1] == ["run"] else given  # they may be those of the program
     as_json = "--json" in flags or given[:1] == ["auto"]

@@ -7,6 +7,8 @@ import sys
 
 import typer
 
+from lakekeeper.cli.output import safe, say
+
 
 class _NoTerminalError(typer.BadParameter):
     """A usage error whose message names the option itself."""
@@ -25,7 +27,7 @@ def agreed(question: str) -> bool:
     """Ask for confirmation at the terminal; raises a usage error without a terminal."""
     require_terminal()
     try:
-        return typer.confirm(question, err=True)
+        return typer.confirm(safe(question), err=True)
     except typer.Abort as end:
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -34,7 +36,7 @@ def agreed(question: str) -> bool:
 
 def failed(kind: str, message: str, code: int, as_json: bool) -> int:
     """Report a failure as one line on stderr, and with --json as an object on stdout; returns the exit code."""
-    typer.echo(f"lakekeeper: {message}", err=True)
+    say(f"lakekeeper: {message}", err=True)
     if as_json:
         typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
     return code

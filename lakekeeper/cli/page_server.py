@@ -19,7 +19,7 @@ from lakekeeper.core.config.run_options import HistoryOptions
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError, reason
-from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.history.history import Recorded
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.page.head import POLICY
 from lakekeeper.page.service_page import ServiceView, control_page, service_page, table_page
@@ -89,32 +89,31 @@ class ServicePages:
     pause_ms: int
     clock: Clock = field(default_factory=Clock)
 
-    def view(self) -> ServiceView:
-        """What the page shows now."""
+    def view(self, recorded: Recorded) -> ServiceView:
+        """What a page shows now, with these operations on all tables."""
         return ServiceView(
             self.clock.now_ms(),
             self.pause_ms,
             self.watched.metrics,
             self.watch.now(),
-            self.operations(),
+            recorded,
             prices_of(self.history),
             bool(self.settings.token),
         )
 
-    def operations(self, name: str = "") -> tuple[Operation, ...] | None:
-        """The newest operations of one table or of all; None without a history, or if it cannot be read."""
+    def recorded(self, name: str = "") -> Recorded:
+        """The newest operations of one table, or of all without their groups."""
         if self.history.file is None:
-            return None
+            return Recorded()
         try:
             store = HistoryStore(self.history.file)
             if not name:
-                return store.operations(limit=_OPERATIONS)
-            known = TableId("", "", name.removeprefix("file:"))
-            tables = [table for table in store.tables() if str(table) == name or known.matches(str(table))]
-            return tuple(each for table in tables for each in store.operations(table, limit=_OPERATIONS))
+                return Recorded(store.operations(limit=_OPERATIONS, details=False))
+            tables = [table for table in store.tables() if table.is_called(name)]
+            found = (each for table in tables for each in store.operations(table, limit=_OPERATIONS))
+            return Recorded(tuple(found))
         except Exception as error:  # the page shows everything else
-            _LOG.debug("the history cannot be read: %s", reason(error))
-            return None
+            return Recorded(error=reason(error))
 
     def change(self, form: Mapping[str, list[str]]) -> tuple[int, str]:
         """Pause or resume the table that a form names: the status of the response, and a message if it was refused."""
@@ -123,7 +122,7 @@ class ServicePages:
             return 403, "The token is not the one of this service."
         for action, act in (("pause", self.watch.pause), ("resume", self.watch.resume)):
             for name in form.get(action, ()):
-                if name not in self.view().names:
+                if name not in self.view(Recorded()).names:
                     return 404, "This service maintains no such table."
                 act(name)
                 _LOG.warning("%s: %s by the page of the service", name, f"{action}d")
@@ -148,9 +147,9 @@ class PageHandler(MetricsHandler):
         if parts.path in ("/metrics", "/healthz"):
             super().do_GET()
         elif parts.path == "/":
-            self.answer(200, _HTML, service_page(self.pages.view()), _HEADERS)
+            self.answer(200, _HTML, service_page(self.pages.view(self.pages.recorded())), _HEADERS)
         elif parts.path == "/tables" and self.pages.settings.token:
-            self.answer(200, _HTML, control_page(self.pages.view()), _HEADERS)
+            self.answer(200, _HTML, control_page(self.pages.view(Recorded())), _HEADERS)
         elif parts.path == "/table":
             self._table(parse_qs(parts.query).get("name", [""])[0])
         else:
@@ -171,12 +170,12 @@ class PageHandler(MetricsHandler):
         if code == _SEE_OTHER:
             self.answer(code, _TEXT, "", {**_HEADERS, "Location": "/tables"})
         else:
-            self.answer(code, _HTML, control_page(self.pages.view(), message), _HEADERS)
+            self.answer(code, _HTML, control_page(self.pages.view(Recorded()), message), _HEADERS)
 
     def _table(self, name: str) -> None:
-        view = self.pages.view()
+        view = self.pages.view(Recorded())
         if name in view.names:
-            self.answer(200, _HTML, table_page(view, name, self.pages.operations(name)), _HEADERS)
+            self.answer(200, _HTML, table_page(view, name, self.pages.recorded(name)), _HEADERS)
         else:
             self.answer(404, _TEXT, "this service maintains no such table\n", _HEADERS)
 

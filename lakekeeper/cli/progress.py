@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.cli.output import safe
 from lakekeeper.core.text.formatting import counted, size
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print one line, whatever the display is."""
         if not self._quiet:
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(safe(text) + "\n")
             sys.stderr.flush()
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
@@ -99,8 +100,8 @@ class Progress:
     def _committed(self, info: Mapping[str, Any], run: _Run) -> None:
         if run is self._shown and run.written >= run.groups:
             self._end_bar()
-        told = (f", {counted(info[of], what)}{done}" for of, what, done in _CHANGES if of in info)
-        self.say(f"{info['table']}: committed version {info['version']}{next(told, '')}")
+        changes = (f", {counted(info[of], what)}{done}" for of, what, done in _CHANGES if of in info)
+        self.say(f"{info['table']}: committed version {info['version']}{next(changes, '')}")
 
     def _deleted(self, info: Mapping[str, Any], run: _Run) -> None:
         run.deleted += int(info["files"])

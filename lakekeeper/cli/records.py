@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,9 +14,10 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import costs_of
 from lakekeeper.history.history import History
-from lakekeeper.history.operation import Operation, TableId
-from lakekeeper.history.status import status_of
+from lakekeeper.history.operation import Operation
+from lakekeeper.history.status import Released, status_of
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from lakekeeper.recording import configured_store, prices_of
 
 _NAMES = "Names, patterns (ice.db.*) or paths"
@@ -45,7 +45,7 @@ def history(
     *,
     since: _Since = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Maximum number of operations per table.")
+        int, typer.Option(metavar="N", min=1, max=1_000_000, help="Maximum number of operations per table.")
     ] = 20,
 ) -> int:
     """Show what was done to tables, by calls and by automatic runs.
@@ -53,7 +53,7 @@ def history(
     Reads the file that spark.lakekeeper.history.path names.
     """
     store = configured_store(setup.check({}).history)
-    setup.show(History(_operations(store, tables, since, limit)))
+    setup.show(History(_operations(store, tables, since, limit, details=setup.as_json)))
     return 0
 
 
@@ -65,7 +65,8 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     spark.lakekeeper.cost.per-gb-written is set.
     """
     options = setup.check({}).history
-    setup.show(costs_of(_operations(configured_store(options), tables, since, None), prices_of(options)))
+    done = _operations(configured_store(options), tables, since, None, details=False)
+    setup.show(costs_of(done, prices_of(options)))
     return 0
 
 
@@ -73,11 +74,17 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
 def status(setup: Setup, tables: _Tables = None) -> int:
     """Show which tables have work due, have failed or are parked.
 
-    Shows the state after the last pass of automatic runs. The exit code is 1 if a table has failed or is parked.
+    Shows the state after the last pass of automatic runs. The exit code is 1 if a table has failed or is parked, or if
+    no table matches one of TABLES.
     """
-    store = configured_store(setup.check({}).history)
-    tasks = [task for task in store.tasks() if _is_named(task.table, tables)]
-    found = status_of(tasks, Clock().now_ms())
+    tasks = configured_store(setup.check({}).history).tasks()
+    names = {task.table for task in tasks}
+    chosen = _chosen(names, tables) if tables else names
+    found = status_of(
+        (task for task in tasks if task.table in chosen),
+        Clock().now_ms(),
+        tuple(pattern for pattern in tables or () if not _chosen(names, [pattern])),
+    )
     setup.show(found)
     return found.exit_code
 
@@ -88,31 +95,28 @@ def release(
 ) -> int:
     """Let parked tables run again in the next pass of automatic runs."""
     store = configured_store(setup.check({}).history)
-    released = store.release({task.table for task in store.tasks() if _is_named(task.table, tables)})
-    setup.show(status_of(released, Clock().now_ms()))
+    released = store.release(_chosen({task.table for task in store.tasks()}, tables))
+    unmatched = tuple(pattern for pattern in tables if not _chosen(released, [pattern]))
+    setup.show(Released(released, unmatched))
     return 0
 
 
-def _is_named(table: str, patterns: Sequence[str] | None) -> bool:
-    """Whether a table, given by its name in automatic runs, matches one of the patterns; true without patterns."""
-    known = TableId("", "", table.removeprefix("file:"))
-    return not patterns or any(known.matches(pattern) for pattern in patterns)
+def _chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
+    """The names, as automatic runs have them, of the tables that one of the patterns means."""
+    return {name for name in names if any(map(TableId.named(name).matches, patterns))}
 
 
 def _operations(
-    store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None
+    store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None, *, details: bool
 ) -> tuple[Operation, ...]:
     """Operations of the named tables, newest first within each table."""
     since_ms = None if since is None else Clock().now_ms() - _age_ms(since)
-    patterns = [str(Path(name).absolute()) if _is_path(name) else name for name in tables or ()]
-    found = [table for table in store.tables() if not patterns or any(map(table.matches, patterns))]
+    found = [table for table in store.tables() if not tables or any(map(table.matches, tables))]
     return tuple(
-        operation for table in found for operation in store.operations(table, since_ms=since_ms, limit=limit)
+        operation
+        for table in found
+        for operation in store.operations(table, since_ms=since_ms, limit=limit, details=details)
     )
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name and ":" not in name and "`" not in name
 
 
 def _age_ms(text: str) -> int:

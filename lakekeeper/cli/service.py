@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lakekeeper.cli.metrics import Watched, metrics_handler
+from lakekeeper.cli.output import say
 from lakekeeper.cli.page_server import PageSettings, ServicePages, page_handler
 from lakekeeper.cli.server import serving
 from lakekeeper.cli.setup import Setup
@@ -52,7 +53,7 @@ def repeat(
     options = setup.check(given)
     settings = settings_from(options)
     if not setup.silent:
-        typer.echo(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
+        say(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
     watched = Watched(settings.pause_seconds)
     pages = ServicePages(page, watched, Watch(), options.history, int(settings.pause_seconds * 1000))
     with (
@@ -132,12 +133,12 @@ class _Service:
             text = reason(error)
             self.watched.failed(text)
             typer.echo(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
-            typer.echo(f"lakekeeper auto: {text}", err=True)
+            say(f"lakekeeper auto: {text}", err=True)
             return 1, True
         self.watched.ended(report)
         if not dry_run:
             self.alerts.after(report)
         typer.echo(report.to_json())
         if not setup.silent and not setup.as_json:
-            typer.echo(str(report), err=True)
+            say(str(report), err=True)
         return report.exit_code, not report.cut_short

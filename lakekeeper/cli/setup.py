@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from lakekeeper.cli.output import say
 from lakekeeper.cli.progress import Progress
 from lakekeeper.cli.values import pairs, properties_file
 from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
@@ -115,7 +116,10 @@ class Setup:
 
     def show(self, result: Result) -> None:
         """Print a result on stdout, as text or as JSON."""
-        typer.echo(result.to_json() if self.as_json else str(result))
+        if self.as_json:
+            typer.echo(result.to_json())
+        else:
+            say(str(result))
 
 
 SESSION = frozenset({"catalog", "warehouse", "master"})

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lakekeeper.cli.asking import agreed, failed, require_terminal
+from lakekeeper.cli.output import say
 from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
@@ -110,7 +111,7 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
             if dry_run or not planned.deleted_files_count + planned.expired_snapshots_count:
                 setup.show(planned)
                 return 0
-            typer.echo(str(planned.plan), err=True)
+            say(str(planned.plan), err=True)
             if not agreed(_question(planned, to_trash=to_trash)):
                 return failed("Aborted", "nothing was deleted", 1, setup.as_json)
         report = opened.vacuum(observer=progress, **call)
@@ -176,7 +177,7 @@ def expire_rows(
         if not planned.due_data_files_count:  # a call now could delete rows that expired since
             setup.show(planned)
             return 0
-        typer.echo(str(planned), err=True)
+        say(str(planned), err=True)
         if not agreed(f"Delete the expired rows of {table}?"):
             return failed("Aborted", "no row was deleted", 1, setup.as_json)
     with setup.progress() as progress:

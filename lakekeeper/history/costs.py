@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakekeeper.core.text.formatting import size, table
+from lakekeeper.core.text.controls import visible
+from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.history.operation import Operation
 
@@ -89,13 +90,13 @@ class Costs(Result):
         if not self.costs:
             return "no operation is recorded"
         by_table = groupby(self.costs, key=lambda cost: cost.table)
-        pages = [f"{name}\n{_page(list(costs))}" for name, costs in by_table]
-        total = [] if self.total is None else [f"total cost {self.total:,.2f}"]
+        pages = [f"{visible(name)}\n{_page(list(costs))}" for name, costs in by_table]
+        total = [] if self.total is None else [f"total cost {money(self.total)}"]
         return "\n\n".join([*pages, *total])
 
 
 def _page(costs: list[Cost]) -> str:
-    rows = [("operation", "calls", "in", "out", "freed", "core-s", "cost")]
+    rows = [("operation", "calls", "read", "written", "freed", "core-s", "cost")]
     rows += [
         (
             cost.operation_type,
@@ -103,12 +104,19 @@ def _page(costs: list[Cost]) -> str:
             _size(cost.rewritten_bytes),
             _size(cost.added_bytes),
             _size(cost.deleted_bytes),
-            _core_seconds(cost),
-            "" if cost.cost is None else f"{cost.cost:,.2f}",
+            "?" if cost.core_seconds is None else f"{cost.core_seconds:,.1f}",
+            "" if cost.cost is None else money(cost.cost),
         )
         for cost in costs
     ]
-    return table(rows, right=frozenset(range(1, 7)))
+    unknown = sum(cost.unmeasured for cost in costs)
+    below = f"\n{counted(unknown, 'operation')} without measured core-seconds" if unknown else ""
+    return table(rows, right=frozenset(range(1, 7))) + below
+
+
+def money(amount: float) -> str:
+    """``1234.5`` → ``1,234.50``; a small amount is never shown as zero."""
+    return "under 0.01" if 0 < amount < 0.01 else f"{amount:,.2f}"
 
 
 def costs_of(operations: Iterable[Operation], prices: Prices) -> Costs:
@@ -140,12 +148,6 @@ def _cost(name: str, verb: str, operations: list[Operation], prices: Prices) -> 
 
 def _sum(operations: Iterable[Operation], metric: str) -> int:
     return sum(int(operation.operation_metrics.get(metric, 0)) for operation in operations)
-
-
-def _core_seconds(cost: Cost) -> str:
-    if cost.core_seconds is None:
-        return "?"
-    return f"{cost.core_seconds:,.1f}" + (f" +{cost.unmeasured}?" if cost.unmeasured else "")
 
 
 def _size(count: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import size, table, wrapped
 from lakekeeper.core.text.result import Result
 from lakekeeper.history.operation import Operation, utc
@@ -63,7 +64,15 @@ class History(Result):
         if not self.operations:
             return "no operation is recorded"
         by_table = groupby(sorted(self.operations, key=lambda o: str(o.table)), key=lambda o: str(o.table))
-        return "\n\n".join(f"{name}\n{_page(list(operations))}" for name, operations in by_table)
+        return "\n\n".join(f"{visible(name)}\n{_page(list(operations))}" for name, operations in by_table)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a page shows of the history: operations, newest first; None without a history, or with an ``error``."""
+
+    operations: tuple[Operation, ...] | None = None
+    error: str = ""
 
 
 def _row(operation: Operation) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from fnmatch import fnmatchcase
 from typing import Any
 
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
@@ -27,6 +26,7 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.outcome import merged, vacuumed
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.history.table_id import TableId
 
 CORE_SECONDS = "CORE_SECONDS"
 Metrics = Mapping[str, int | float]
@@ -43,25 +43,6 @@ Report = (
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NOT_METRICS = frozenset({"version", "version_before", "version_after", "rollback_to"})
-
-
-@dataclass(frozen=True, slots=True)
-class TableId:
-    """A table's name in its catalog; for a Delta table by path, ``name`` alone, which is the path."""
-
-    catalog: str
-    schema: str
-    name: str
-    format: str = ""
-
-    def __str__(self) -> str:
-        return ".".join(filter(None, (self.catalog, self.schema, self.name)))
-
-    def matches(self, pattern: str) -> bool:
-        """Whether a name or pattern means this table: with or without its catalog, or the absolute path of a table."""
-        names = (str(self), ".".join(filter(None, (self.schema, self.name))))
-        wanted = pattern.removeprefix("file:").rstrip("/") if "/" in pattern else pattern.replace("`", "")
-        return any(fnmatchcase(name, wanted) for name in names)
 
 
 @dataclass(frozen=True, slots=True)

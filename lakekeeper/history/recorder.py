@@ -16,8 +16,9 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.errors import reason
-from lakekeeper.history.operation import Ended, Operation, Report, TableId, ended
+from lakekeeper.history.operation import Ended, Operation, Report, ended
 from lakekeeper.history.store import HistoryStore
+from lakekeeper.history.table_id import TableId
 from lakekeeper.spi import Observer
 
 _LOG = logging.getLogger("lakekeeper")

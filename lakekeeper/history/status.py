@@ -9,6 +9,7 @@ from typing import Any
 
 from lakekeeper.core.scheduling.debt import NO_DEBT, Debt
 from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import size, wrapped
 from lakekeeper.core.text.formatting import table as aligned
 from lakekeeper.core.text.result import Result
@@ -34,13 +35,19 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status(Result):
-    """The tables of automatic runs, as the last passes left them. ``exit_code`` is 1 where one failed or is parked."""
+    """The tables of automatic runs, as the last passes left them.
+
+    unmatched  names and patterns that mean none of the tables
+    """
 
     tables: tuple[TableStatus, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return 1 if any(each.status in ("failed", "parked") for each in self.tables) else 0
+        """1 if a table failed or is parked, or if a name or pattern means no table."""
+        wrong = any(each.status in ("failed", "parked") for each in self.tables)
+        return 1 if wrong or self.unmatched else 0
 
     @property
     def debt(self) -> Debt:
@@ -49,14 +56,24 @@ class Status(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"debt": self.debt.to_dict(), "tables": [each.to_dict() for each in self.tables]}
+        tables = [each.to_dict() for each in self.tables]
+        return {"debt": self.debt.to_dict(), "tables": tables, "unmatched": list(self.unmatched)}
 
     def __str__(self) -> str:
+        unmatched = [f"no table matches {pattern}" for pattern in self.unmatched]
         if not self.tables:
-            return "no automatic run is recorded"
+            return "\n".join(unmatched) or "no automatic run is recorded"
+        return "\n".join([*self._page(), str(self.debt), *unmatched])
+
+    def _page(self) -> list[str]:
         rows = [("status", "query-s/day", "to rewrite", "table")]
         rows += [
-            (each.status, f"{each.debt.query_seconds_per_day:,.0f}", size(each.debt.bytes), each.table)
+            (
+                each.status,
+                f"{each.debt.query_seconds_per_day:,.0f}",
+                size(each.debt.bytes),
+                visible(each.table),
+            )
             for each in self.tables
         ]
         head, line, *lines = aligned(rows, right=frozenset({1, 2})).splitlines()
@@ -68,13 +85,32 @@ class Status(Result):
                 for task in each.tasks
                 if task.reason is not None and task.state in ("queued", "failed")
             ]
-        return "\n".join([*page, str(self.debt)])
+        return page
 
 
-def status_of(tasks: Iterable[Task], now_ms: int) -> Status:
-    """The status of each table that has tasks, by name."""
+@dataclass(frozen=True, slots=True)
+class Released(Result):
+    """Tables that were parked or had failed, and run again in the next pass.
+
+    unmatched  names and patterns that mean none of them
+    """
+
+    tables: tuple[str, ...]
+    unmatched: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"released": list(self.tables), "unmatched": list(self.unmatched)}
+
+    def __str__(self) -> str:
+        released = [f"released: {visible(name)}" for name in self.tables]
+        return "\n".join([*released, *(f"no parked table matches {each}" for each in self.unmatched)])
+
+
+def status_of(tasks: Iterable[Task], now_ms: int, unmatched: tuple[str, ...] = ()) -> Status:
+    """The status of each table that has tasks, by name; ``unmatched`` as in :class:`Status`."""
     by_table = groupby(sorted(tasks, key=lambda task: task.table), key=lambda task: task.table)
-    return Status(tuple(_of(name, tuple(group), now_ms) for name, group in by_table))
+    return Status(tuple(_of(name, tuple(group), now_ms) for name, group in by_table), unmatched)
 
 
 def _of(name: str, tasks: tuple[Task, ...], now_ms: int) -> TableStatus:

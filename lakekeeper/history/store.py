@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,82 +23,18 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import GroupResult
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
-from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, TableId, epoch_ms, utc
+from lakekeeper.history.database import transaction
+from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, epoch_ms, utc
+from lakekeeper.history.table_id import TableId
 
-_VERSION = 1
-_WAIT_S = 10.0
 _TASKS_KEPT_MS = 30 * DAY_MS
-_SCHEMA = """
-CREATE TABLE operations (
-    number INTEGER PRIMARY KEY,
-    operation_id TEXT NOT NULL UNIQUE,
-    operation_type TEXT NOT NULL,
-    operation_status TEXT NOT NULL,
-    start_time TEXT NOT NULL,
-    end_time TEXT NOT NULL,
-    catalog_name TEXT NOT NULL,
-    schema_name TEXT NOT NULL,
-    table_name TEXT NOT NULL,
-    table_format TEXT NOT NULL,
-    operation_metrics TEXT NOT NULL,
-    usage_unit TEXT NOT NULL,
-    usage_quantity REAL,
-    origin TEXT NOT NULL,
-    policies TEXT NOT NULL,
-    cluster_key TEXT NOT NULL,
-    version_before INTEGER,
-    version_after INTEGER,
-    run_ids TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    application_id TEXT NOT NULL,
-    user_name TEXT NOT NULL,
-    versions TEXT NOT NULL
-);
-CREATE INDEX operations_of_table ON operations (catalog_name, schema_name, table_name, operation_type, number);
-CREATE INDEX operations_by_end ON operations (end_time);
-CREATE TABLE merge_groups (
-    operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
-    number INTEGER NOT NULL,
-    group_id TEXT NOT NULL,
-    group_status TEXT NOT NULL,
-    level INTEGER NOT NULL,
-    partition TEXT NOT NULL,
-    files_in INTEGER NOT NULL,
-    bytes_in INTEGER NOT NULL,
-    rows_in INTEGER NOT NULL,
-    files_out INTEGER NOT NULL,
-    bytes_out INTEGER NOT NULL,
-    rows_out INTEGER NOT NULL,
-    replayed_rows INTEGER NOT NULL,
-    score REAL,
-    reason TEXT,
-    detail TEXT,
-    PRIMARY KEY (operation, number)
-);
-CREATE TABLE tasks (
-    table_name TEXT NOT NULL,
-    verb TEXT NOT NULL,
-    task TEXT NOT NULL,
-    updated TEXT NOT NULL,
-    PRIMARY KEY (table_name, verb)
-);
-CREATE TABLE decisions (
-    operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
-    number INTEGER NOT NULL,
-    blocks INTEGER NOT NULL,
-    bytes INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    PRIMARY KEY (operation, number)
-);
-"""
 _SAME = "catalog_name = ? AND schema_name = ? AND table_name = ?"
 
 
 class HistoryStore:
     """The operations in a file. Each call opens the file and closes it: nothing is shared between threads.
 
-    ``clean`` is applied to every text before it is written. Raises sqlite3.Error, OSError, or ValueError for a file of
-    another version of the schema.
+    ``clean`` is applied to every text before it is written. Each call raises HistoryError.
     """
 
     def __init__(self, path: str | Path, clean: Callable[[str], str] = str) -> None:
@@ -108,7 +43,7 @@ class HistoryStore:
 
     def add(self, operation: Operation, keep_ms: int) -> None:
         """Write an operation in one transaction, and delete those that ended ``keep_ms`` before it."""
-        with self._opened(write=True) as db:
+        with transaction(self.path, write=True) as db:
             if operation.operation_status == "idle":
                 self._drop_idle(db, operation)
             number = self._insert(db, "operations", self._operation_row(operation))
@@ -127,27 +62,44 @@ class HistoryStore:
 
     def tables(self) -> tuple[TableId, ...]:
         """The tables that have operations, sorted by name."""
-        with self._opened() as db:
+        with transaction(self.path, write=False) as db:
             rows = db.execute(
                 "SELECT catalog_name, schema_name, table_name, max(table_format) FROM operations GROUP BY 1, 2, 3"
             )
             return tuple(sorted((TableId(*row) for row in rows), key=str))
 
     def operations(
-        self, table: TableId | None = None, *, since_ms: int | None = None, limit: int | None = None
+        self,
+        table: TableId | None = None,
+        *,
+        since_ms: int | None = None,
+        limit: int | None = None,
+        details: bool = True,
     ) -> tuple[Operation, ...]:
-        """Operations of one table or of all, newest first; ``since_ms`` is compared with their ends."""
-        where, given = ["1 = 1"], []
+        """Operations of one table or of all, newest first; ``since_ms`` is compared with their ends.
+
+        Without ``details``, they have no groups and no decisions, and take a fraction of the time.
+        """
+        where: list[str] = ["1 = 1"]
+        given: list[str | int] = []
         if table is not None:
             where.append(_SAME)
             given += [table.catalog, table.schema, table.name]
         if since_ms is not None:
             where.append("end_time >= ?")
             given.append(_from(since_ms))
-        query = f"SELECT * FROM operations WHERE {' AND '.join(where)} ORDER BY end_time DESC, number DESC LIMIT ?"  # noqa: S608 - the clauses are constants, the values are bound
-        with self._opened() as db:
-            rows = db.execute(query, (*given, -1 if limit is None else limit)).fetchall()
-            return tuple(_operation(db, row) for row in rows)
+        given.append(-1 if limit is None else limit)
+        chosen = f"FROM operations WHERE {' AND '.join(where)} ORDER BY end_time DESC, number DESC LIMIT ?"
+        parts: dict[str, dict[int, list[sqlite3.Row]]] = {"merge_groups": {}, "decisions": {}}
+        with transaction(self.path, write=False) as db:
+            for name, of in parts.items() if details else ():
+                query = f"SELECT * FROM {name} WHERE operation IN (SELECT number {chosen}) ORDER BY number"  # noqa: S608 - the clauses are constants, the values are bound
+                for row in db.execute(query, given):
+                    of.setdefault(row["operation"], []).append(row)
+            rows = db.execute(f"SELECT * {chosen}", given)
+            return tuple(
+                _operation(row, *(of.get(row["number"], ()) for of in parts.values())) for row in rows
+            )
 
     def rewritten_bytes(
         self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
@@ -169,7 +121,7 @@ class HistoryStore:
         ]
         size = f"coalesce(sum(max({', '.join(parts)})), 0)"
         query = f"SELECT {size} FROM operations WHERE {where}"  # noqa: S608 - the clauses are constants, the values are bound
-        with self._opened() as db:
+        with transaction(self.path, write=False) as db:
             return int(db.execute(query, given).fetchone()[0])
 
     def core_seconds(self, origin: str, since_ms: int, table: TableId | None = None) -> float:
@@ -183,50 +135,33 @@ class HistoryStore:
             given += [table.catalog, table.schema, table.name]
         lasted = "(julianday(end_time) - julianday(start_time)) * 86400"
         query = f"SELECT coalesce(sum(coalesce(usage_quantity, {lasted})), 0) FROM operations WHERE {where}"  # noqa: S608 - the clauses are constants, the values are bound
-        with self._opened() as db:
+        with transaction(self.path, write=False) as db:
             return float(db.execute(query, given).fetchone()[0])
 
     def tasks(self) -> tuple[Task, ...]:
         """The tasks of automatic runs, by table and verb; a task that cannot be read is left out."""
-        with self._opened() as db:
+        with transaction(self.path, write=False) as db:
             rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
         return tuple(task for row in rows if (task := _task(row["task"])) is not None)
 
-    def release(self, tables: Collection[str]) -> tuple[Task, ...]:
-        """Reset the failures of these tables' tasks, so that the next pass runs them; returns those that had failed."""
-        with self._opened(write=True) as db:
+    def release(self, tables: Collection[str]) -> tuple[str, ...]:
+        """Reset the failures of these tables' tasks, so that the next pass runs them; returns the tables released."""
+        with transaction(self.path, write=True) as db:
             rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
             found = [task for row in rows if (task := _task(row["task"])) is not None]
-            held = tuple(task for task in found if task.failures and task.table in tables)
+            held = [task for task in found if task.failures and task.table in tables]
             for task in held:
                 free = self._json(replace(task, failures=0, parked_until_ms=0).to_dict())
                 db.execute("UPDATE tasks SET task = ? WHERE table_name = ? AND verb = ?", (free, *task.key))
-        return held
+        return tuple(dict.fromkeys(task.table for task in held))
 
     def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
         """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted."""
-        with self._opened(write=True) as db:
+        with transaction(self.path, write=True) as db:
             for task in tasks:
                 values = (task.table, task.verb, self._json(task.to_dict()), utc(now_ms))
                 db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values)
             db.execute("DELETE FROM tasks WHERE updated < ?", (utc(now_ms - _TASKS_KEPT_MS),))
-
-    @contextmanager
-    def _opened(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
-        if not write and not self.path.exists():
-            db = sqlite3.connect(":memory:")  # nothing was recorded yet: a reader creates no file
-        else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(self.path, timeout=_WAIT_S, isolation_level=None)
-        try:
-            db.row_factory = sqlite3.Row
-            db.execute("PRAGMA foreign_keys = ON")
-            _migrate(db)
-            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            yield db
-            db.execute("COMMIT")
-        finally:
-            db.close()  # without COMMIT, rolls back
 
     def _drop_idle(self, db: sqlite3.Connection, operation: Operation) -> None:
         """Delete the newest operation of this verb and table if it is idle too."""
@@ -274,31 +209,9 @@ def _from(ms: int) -> str:
     return utc(max(ms, 0))
 
 
-def _migrate(db: sqlite3.Connection) -> None:
-    """Create the tables in a new file; refuse a file with another version of the schema."""
-    if _version(db) == _VERSION:
-        return
-    if _version(db) == 0:
-        with suppress(sqlite3.OperationalError):  # another process is creating the tables, and has set it
-            db.execute("PRAGMA journal_mode = WAL")
-        db.execute("BEGIN IMMEDIATE")
-        if _version(db) == 0:  # otherwise, another process has created them in the meantime
-            for statement in filter(str.strip, _SCHEMA.split(";")):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {_VERSION}")
-        db.execute("COMMIT")
-    if _version(db) != _VERSION:
-        raise ValueError(f"the history has version {_version(db)}, this lakekeeper reads version {_VERSION}")
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _operation(db: sqlite3.Connection, row: sqlite3.Row) -> Operation:
-    of = (row["number"],)
-    groups = db.execute("SELECT * FROM merge_groups WHERE operation = ? ORDER BY number", of)
-    decisions = db.execute("SELECT * FROM decisions WHERE operation = ? ORDER BY number", of)
+def _operation(
+    row: sqlite3.Row, groups: Iterable[sqlite3.Row], decisions: Iterable[sqlite3.Row]
+) -> Operation:
     if row["usage_unit"] != CORE_SECONDS:
         raise ValueError(f"the history has usage in {row['usage_unit']}, expected {CORE_SECONDS}")
     return Operation(
@@ -309,7 +222,7 @@ def _operation(db: sqlite3.Connection, row: sqlite3.Row) -> Operation:
         start_ms=epoch_ms(row["start_time"]),
         end_ms=epoch_ms(row["end_time"]),
         reason=_reason(row["reason"]),
-        operation_metrics=json.loads(row["operation_metrics"]),
+        operation_metrics=dict(json.loads(row["operation_metrics"])),
         core_seconds=row["usage_quantity"],
         origin=row["origin"],
         policies=tuple(json.loads(row["policies"])),
@@ -321,7 +234,7 @@ def _operation(db: sqlite3.Connection, row: sqlite3.Row) -> Operation:
         decisions=tuple(Decision(_reason(d["reason"]), d["blocks"], d["bytes"]) for d in decisions),
         application_id=row["application_id"],
         user=row["user_name"],
-        versions=json.loads(row["versions"]),
+        versions=dict(json.loads(row["versions"])),
     )
 
 

@@ -27,6 +27,11 @@ def note(text: str) -> Markup:
     return tag("p", text, class_="note")
 
 
+def unreadable(error: str) -> Markup | None:
+    """A note that takes the place of a history that cannot be read; None without an error."""
+    return tag("p", error, class_="error") if error else None
+
+
 def number(name: str, value: float | None, text: str) -> Markup:
     """A number as text, with the exact value for programs that read the page."""
     return tag("data", text, data_name=name, value="" if value is None else f"{value!r}")
@@ -37,8 +42,3 @@ def tiles(shown: Iterable[tuple[str, Child, str]]) -> Markup:
     return tag(
         "dl", *(tag("div", tag("dt", what), tag("dd", value), tag("dd", more)) for what, value, more in shown)
     )
-
-
-def money(amount: float) -> str:
-    """``1234.5`` → ``1,234.50``; a small amount is never shown as zero."""
-    return "under 0.01" if 0 < amount < 0.01 else f"{amount:,.2f}"

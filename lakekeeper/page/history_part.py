@@ -11,9 +11,9 @@ import numpy as np
 from lakekeeper.core.text.charts import columns, spans
 from lakekeeper.core.text.formatting import counted, significant, size
 from lakekeeper.core.text.markup import Child, Markup, joined, rows_table, tag
-from lakekeeper.history.costs import Costs, Prices
+from lakekeeper.history.costs import Costs, Prices, money
 from lakekeeper.history.operation import Operation, utc
-from lakekeeper.page.figures import figure, money, note, scrolled
+from lakekeeper.page.figures import figure, note, scrolled
 
 _COLUMNS = 48
 _OPERATIONS = 12

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lakekeeper.core.scheduling.debt import NO_DEBT, Debt
+from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import significant, size
 from lakekeeper.core.text.formatting import table as aligned
 from lakekeeper.core.text.markup import tag
 from lakekeeper.core.text.result import Result
 from lakekeeper.history.operation import utc
 from lakekeeper.history.status import Status
+from lakekeeper.history.table_id import TableId
 from lakekeeper.page.document import document
 from lakekeeper.page.table_view import TableView
 
@@ -77,7 +79,8 @@ class HtmlReport(Result):
         rows += [_row(view) for view in self.tables]
         failed = [f"failed: {name}: {why}" for name, why in self.failures]
         page = [aligned(rows, right=frozenset(range(5)))] if self.tables else []
-        return "\n".join([*page, *failed]) or "no table"
+        notes = dict.fromkeys(view.recorded.error for view in self.tables if view.recorded.error)
+        return "\n".join([*page, *(f"without history: {why}" for why in notes), *failed]) or "no table"
 
     def _repr_html_(self) -> str:
         page = self.html()
@@ -92,15 +95,17 @@ def _row(view: TableView) -> tuple[str, ...]:
     files = "" if opened is None else f"{significant(opened[0])} -> {significant(opened[1])}"
     depth = "" if view.information is None else significant(view.information.average_depth)
     gain = f"{view.debt.query_seconds_per_day:,.0f}"
-    return f"{view.plan.blocks:,}", size(view.plan.bytes), depth, files, gain, view.table
+    return f"{view.plan.blocks:,}", size(view.plan.bytes), depth, files, gain, visible(view.table)
 
 
-def ranked(
-    views: tuple[TableView, ...], status: Status | None, known_as: Collection[str] = ()
-) -> tuple[TableDebt, ...]:
-    """All tables by debt. ``known_as`` are other names that automatic runs may use for the tables of the views."""
-    mine = {view.table for view in views} | set(known_as)
-    others = [each for each in status.tables if each.table not in mine] if status else []
+def ranked(views: tuple[TableView, ...], status: Status | None, *known: TableId) -> tuple[TableDebt, ...]:
+    """All tables by debt. ``known`` are the tables of the views, which automatic runs may call by another name."""
+    mine = {view.table for view in views}
+    others = [
+        each
+        for each in (status.tables if status else ())
+        if each.table not in mine and not any(table.is_called(each.table) for table in known)
+    ]
     now = [TableDebt(view.table, view.debt, NOW) for view in views]
     return _sorted([*now, *(TableDebt(each.table, each.debt, each.status) for each in others)])
 

@@ -12,7 +12,8 @@ from lakekeeper.core.model.plan_html import groups_table, left_table, more_group
 from lakekeeper.core.text.charts import Interval, intervals, steps
 from lakekeeper.core.text.formatting import counted, significant, size
 from lakekeeper.core.text.markup import Markup, joined, tag
-from lakekeeper.page.figures import figure, money, note, number, scrolled, tiles
+from lakekeeper.history.costs import money
+from lakekeeper.page.figures import figure, note, number, scrolled, tiles, unreadable
 from lakekeeper.page.history_part import history_part
 from lakekeeper.page.table_view import TableView
 
@@ -36,7 +37,7 @@ def table_section(view: TableView, anchor: str) -> Markup:
         tag("h3", "Plan"),
         *_plan(plan),
         tag("h3", "History"),
-        history_part(view.operations, view.costs, view.prices),
+        unreadable(view.recorded.error) or history_part(view.recorded.operations, view.costs, view.prices),
         id=anchor,
     )
 

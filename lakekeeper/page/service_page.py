@@ -15,8 +15,8 @@ from lakekeeper.core.text.charts import bar
 from lakekeeper.core.text.formatting import counted, duration, size
 from lakekeeper.core.text.markup import Child, Markup, joined, rows_table, tag
 from lakekeeper.history.costs import Prices, costs_of
-from lakekeeper.history.operation import Operation
-from lakekeeper.page.figures import figure, note, number, scrolled, tiles
+from lakekeeper.history.history import Recorded
+from lakekeeper.page.figures import figure, note, number, scrolled, tiles, unreadable
 from lakekeeper.page.head import whole_page
 from lakekeeper.page.history_part import at_utc, history_part, totals
 
@@ -33,7 +33,7 @@ class ServiceView:
     pause_ms    between two passes
     metrics     counts since the start of the service, with the report of its last pass
     live        the pass in progress
-    operations  on all tables, newest first; None without a history
+    recorded    the newest operations on all tables
     controls    whether tables can be paused here
     """
 
@@ -41,7 +41,7 @@ class ServiceView:
     pause_ms: int
     metrics: ServiceMetrics
     live: LivePass
-    operations: tuple[Operation, ...] | None
+    recorded: Recorded
     prices: Prices
     controls: bool = False
 
@@ -80,7 +80,7 @@ def service_page(view: ServiceView) -> Markup:
     return whole_page("lakekeeper service", body, refresh_s=REFRESH_S)
 
 
-def table_page(view: ServiceView, name: str, operations: tuple[Operation, ...] | None) -> Markup:
+def table_page(view: ServiceView, name: str, recorded: Recorded) -> Markup:
     """One table: what the last pass did, its tasks, and its operations."""
     result = next((each for each in view.results if each.table == name), None)
     tasks = [task for task in view.live.tasks if task.table == name]
@@ -108,7 +108,10 @@ def table_page(view: ServiceView, name: str, operations: tuple[Operation, ...] |
             tag("h3", "Tasks"),
             scrolled(rows_table(rows, right=frozenset({2, 3}))) if tasks else note("No task is known."),
             tag("h3", "History"),
-            history_part(operations, costs_of(operations or (), view.prices), view.prices),
+            unreadable(recorded.error)
+            or history_part(
+                recorded.operations, costs_of(recorded.operations or (), view.prices), view.prices
+            ),
         ),
     )
     return whole_page(f"{name}: lakekeeper service", body, refresh_s=REFRESH_S)
@@ -246,11 +249,13 @@ def _tables(view: ServiceView) -> Markup:
 
 
 def _operations(view: ServiceView) -> list[Child]:
-    if view.operations is None:
-        return [history_part(None, costs_of((), view.prices), view.prices)]
-    if not view.operations:
+    operations = view.recorded.operations
+    if operations is None:
+        why = unreadable(view.recorded.error)
+        return [why or history_part(None, costs_of((), view.prices), view.prices)]
+    if not operations:
         return [note("No operation has been recorded yet.")]
-    worked = [each for each in reversed(view.operations) if each.operation_status != "idle"]
+    worked = [each for each in reversed(operations) if each.operation_status != "idle"]
     rows: list[Sequence[Child]] = [
         ("ended (UTC)", "table", "operation", "status", "rewritten", "core-s", "reason")
     ]
@@ -264,11 +269,11 @@ def _operations(view: ServiceView) -> list[Child]:
             "" if each.core_seconds is None else f"{each.core_seconds:,.1f}",
             tag("span", str(each.reason), class_="why"),
         )
-        for each in view.operations[:_MOST_OPERATIONS]
+        for each in operations[:_MOST_OPERATIONS]
     ]
     charts = tag("div", *totals(worked, view.prices), class_="charts") if worked else None
     newest = scrolled(rows_table(rows, right=frozenset({4, 5})))
-    below = f"The newest {min(_MOST_OPERATIONS, len(view.operations))} of {len(view.operations):,}."
+    below = f"The newest {min(_MOST_OPERATIONS, len(operations))} of {len(operations):,}."
     return [charts, figure("Newest operations", newest, below)]
 
 

@@ -12,7 +12,7 @@ from lakekeeper.core.model.plan import Plan, Tasks
 from lakekeeper.core.scheduling.debt import Debt, debt_of
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.history.costs import Costs, Prices, costs_of
-from lakekeeper.history.operation import Operation
+from lakekeeper.history.history import Recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TableView:
     information   None without a cluster key
     plan          the plan of ``recluster``, or of ``compact`` without a key
     measured      None if no observed query reported its files
-    operations    as recorded, newest first; None if no history is configured
+    recorded      the operations on it
     """
 
     table: str
@@ -39,7 +39,7 @@ class TableView:
     plan: Plan
     profile: KeyProfile | None
     measured: Measured | None
-    operations: tuple[Operation, ...] | None
+    recorded: Recorded
     costs: Costs
     prices: Prices
 
@@ -75,7 +75,8 @@ class TableView:
             },
             "debt": self.debt.to_dict(),
             "measured_files_per_query": self.measured.files if self.measured else None,
-            "operations": None if self.operations is None else len(self.operations),
+            "operations": None if self.recorded.operations is None else len(self.recorded.operations),
+            "history_error": self.recorded.error or None,
             **self.costs.to_dict(),
         }
 
@@ -85,7 +86,7 @@ def view_of(
     snapshot: Snapshot,
     plan: Plan,
     workload: Workload | None,
-    operations: tuple[Operation, ...] | None,
+    recorded: Recorded,
     prices: Prices,
 ) -> TableView:
     """The view of a table, given as (name, format), at the version of the snapshot that the plan was made on."""
@@ -101,8 +102,8 @@ def view_of(
         plan=plan,
         profile=key_profile(snapshot, plan.tasks),
         measured=_measured(workload),
-        operations=operations,
-        costs=costs_of(operations or (), prices),
+        recorded=recorded,
+        costs=costs_of(recorded.operations or (), prices),
         prices=prices,
     )
 

@@ -22,7 +22,8 @@ from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError
 from lakekeeper.history.store import HistoryStore
-from tests.history.operations import DAY_MS, operation
+from lakekeeper.history.table_id import TableId
+from tests.history.operations import DAY_MS, operation, traced
 from tests.page.pages import HOSTILE, Page
 
 TOKEN = "correct horse battery"  # noqa: S105 - of this test
@@ -183,6 +184,68 @@ def test_operations_of_all_tables_and_of_one(tmp_path: Path) -> None:
         )
         store.path.write_bytes(b"not a database, and no reason for the page to fail")
         assert found.ask("GET", "/")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "name, found",
+    [
+        ("ice.db.events", ["named"]),
+        ("db.events", ["named"]),
+        ("ice.db.`events`", ["named"]),
+        ("lake.db.events", []),
+        ("/data/t", ["by-path"]),
+        ("file:/data/t/", ["by-path"]),
+        ("delta.`/data/t`", ["by-path"]),
+        ("/data/t[1]", ["brackets"]),
+        ("file:/data/t[1]", ["brackets"]),
+    ],
+)
+def test_the_page_of_a_table_has_its_history_by_each_of_its_names(
+    tmp_path: Path, name: str, found: list[str]
+) -> None:
+    store = HistoryStore(tmp_path / "history.db")
+    for each, table in (
+        ("named", TableId("ice", "db", "events", "iceberg")),
+        ("by-path", TableId("", "", "/data/t", "delta")),
+        ("brackets", TableId("", "", "/data/t[1]", "delta")),
+    ):
+        store.add(operation(each, table=table), DAY_MS)
+    history = HistoryOptions(path=str(store.path))
+    pages = ServicePages(PageSettings("0"), Watched(900), Watch(), history, 900_000)
+    recorded = pages.recorded(name)
+    assert [each.operation_id for each in recorded.operations or ()] == found
+
+
+def test_only_the_page_of_a_table_reads_details_and_the_form_reads_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HistoryStore(tmp_path / "history.db")
+    store.add(operation("op-1"), DAY_MS)
+    for found in site(PageSettings("0", token=TOKEN), HistoryOptions(path=str(store.path))):
+        statements = traced(monkeypatch)
+        assert "The newest 1 of 1." in Page(found.ask("GET", "/")[1]).text
+        assert any(" FROM operations" in each for each in statements)
+        assert not any("merge_groups" in each or "decisions" in each for each in statements)
+        statements.clear()
+        assert found.ask("GET", "/tables")[0] == 200
+        assert found.post(token=TOKEN, pause="ice.db.events")[0] == 303
+        assert found.post(pause="ice.db.events")[0] == 403
+        assert statements == []
+        assert found.ask("GET", "/table?name=ice.db.events")[0] == 200
+        assert sum("merge_groups" in each for each in statements) == 1
+        assert not any("LIMIT" in each and "catalog_name" not in each for each in statements)
+
+
+def test_a_history_that_cannot_be_read_is_not_one_that_is_not_configured(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"garbage " * 500)
+    for found in site(PageSettings("0"), HistoryOptions(path=str(path))):
+        for page in ("/", "/table?name=ice.db.events"):
+            text = Page(found.ask("GET", page)[1]).text
+            assert f"{path}: the history cannot be read: DatabaseError: file is not a database" in text
+            assert "No history is configured" not in text
+    for found in site(PageSettings("0")):
+        assert "No history is configured" in Page(found.ask("GET", "/")[1]).text
 
 
 def test_an_address_that_other_hosts_reach_needs_a_name() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from typing import Any
+
+import pytest
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult
-from lakekeeper.history.operation import Decision, Operation, TableId
+from lakekeeper.history.operation import Decision, Operation
+from lakekeeper.history.table_id import TableId
 
 EVENTS = TableId("ice", "db", "events", "iceberg")
 DAY_MS = 86_400_000
@@ -29,6 +34,22 @@ GROUP = GroupResult(
     score=61.5,
 )
 LEFT = Decision(Reason.of(Code.NOT_SMALL, full_bytes=96), 7, 900)
+
+
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that read from a history from now on, without those that look at its schema."""
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*given: Any, **named: Any) -> sqlite3.Connection:
+        db = connect(*given, **named)
+        db.set_trace_callback(
+            lambda text: statements.append(text) if re.search(r" FROM (?!sqlite)", text) else None
+        )
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    return statements
 
 
 def operation(identity: str = "op-1", **given: Any) -> Operation:

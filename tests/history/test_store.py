@@ -6,14 +6,19 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lakekeeper.core.scheduling.task import Task
-from lakekeeper.history.operation import Operation, TableId
+from lakekeeper.errors import HistoryError
+from lakekeeper.history.operation import Operation
 from lakekeeper.history.store import HistoryStore
-from tests.history.operations import DAY_MS, EVENTS, operation
+from lakekeeper.history.table_id import TableId
+from tests.history.operations import DAY_MS, EVENTS, GROUP, operation, traced
 
 OTHER = TableId("", "", "/data/events", "delta")
 
@@ -94,6 +99,22 @@ def test_operations_past_their_retention_are_deleted_with_their_groups(store: Hi
     assert counts == [1, 1]
 
 
+def test_details_are_read_by_one_query_for_all_operations_or_not_at_all(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [operation(f"op-{n}", end_ms=2_500 + n, groups=(GROUP,) * n) for n in range(4)]
+    added(store, *made, operation("other", table=OTHER, end_ms=9_000))
+    statements = traced(monkeypatch)
+    assert store.operations(EVENTS, limit=3) == tuple(reversed(made[1:]))
+    assert sum("merge_groups" in each for each in statements) == 1
+    assert sum("decisions" in each for each in statements) == 1
+    statements.clear()
+    bare = [replace(each, groups=(), decisions=()) for each in made]
+    assert store.operations(EVENTS, details=False) == tuple(reversed(bare))
+    assert statements
+    assert not any("merge_groups" in each or "decisions" in each for each in statements)
+
+
 def test_reading_creates_no_file(store: HistoryStore) -> None:
     assert (store.operations(), store.tables()) == ((), ())
     assert not store.path.parent.exists()
@@ -104,7 +125,7 @@ def test_an_operation_that_cannot_be_written_whole_is_not_written_at_all(store: 
     broken = operation("second", decisions=(*operation().decisions, None))
     with pytest.raises(AttributeError):
         store.add(broken, DAY_MS)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(HistoryError, match="UNIQUE constraint failed"):
         store.add(operation("first"), DAY_MS)
     assert ids(store.operations()) == ["first"]
 
@@ -114,10 +135,66 @@ def test_a_file_of_a_later_version_is_refused_and_left_unchanged(store: HistoryS
     with sqlite3.connect(store.path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(ValueError, match="version 99"):
+    with pytest.raises(HistoryError, match="version 99"):
         store.add(operation("second"), DAY_MS)
-    with pytest.raises(ValueError, match="version 99"):
+    with pytest.raises(HistoryError, match="version 99"):
         store.operations()
+
+
+CALLS: dict[str, Callable[[HistoryStore], object]] = {
+    "operations": lambda store: store.operations(),
+    "tables": lambda store: store.tables(),
+    "tasks": lambda store: store.tasks(),
+    "rewritten_bytes": lambda store: store.rewritten_bytes(0),
+    "core_seconds": lambda store: store.core_seconds("auto", 0),
+    "add": lambda store: store.add(operation(), DAY_MS),
+    "keep_tasks": lambda store: store.keep_tasks([Task("merge", "a", "compact")], DAY_MS),
+    "release": lambda store: store.release({"a"}),
+}
+OTHERS = {
+    "a catalog": ("delete", 0, "CREATE TABLE iceberg_tables (catalog_name, table_namespace)"),
+    "a catalog with a log": ("wal", 0, "CREATE TABLE iceberg_tables (catalog_name, table_namespace)"),
+    "a table of ours": ("delete", 0, "CREATE TABLE tasks (id)"),
+    "our version": ("delete", 1, "CREATE TABLE tasks (table_name, verb, task, updated)"),
+    "another version": ("wal", 7, "CREATE TABLE tasks (id)"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_database_of_another_application_is_refused_and_not_changed(
+    tmp_path: Path, call: str, other: str
+) -> None:
+    mode, version, statement = OTHERS[other]
+    path = tmp_path / "catalog.db"
+    with closing(sqlite3.connect(path)) as db:
+        for each in (f"PRAGMA journal_mode = {mode}", f"PRAGMA user_version = {version}", statement):
+            db.execute(each)
+    before = path.read_bytes()
+    with pytest.raises(HistoryError, match=r"catalog\.db: another application's database, not a history"):
+        CALLS[call](HistoryStore(path))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("call", ["operations", "tables", "tasks", "rewritten_bytes", "core_seconds"])
+def test_an_empty_file_has_no_operations_and_stays_empty_until_one_is_written(
+    tmp_path: Path, call: str
+) -> None:
+    path = tmp_path / "history.db"
+    path.touch()
+    assert not CALLS[call](HistoryStore(path))
+    assert path.read_bytes() == b""
+    added(HistoryStore(path), operation())
+    assert ids(HistoryStore(path).operations()) == ["op-1"]
+
+
+def test_readers_leave_only_the_file_and_read_what_another_process_just_wrote(store: HistoryStore) -> None:
+    added(store, operation("first"))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
+        writer.execute("UPDATE operations SET operation_id = 'second'")
+        assert ids(store.operations()) == ["second"]
+    assert ids(store.operations()) == ["second"]
+    assert [each.name for each in store.path.parent.iterdir()] == ["history.db"]
 
 
 def test_a_reason_of_a_later_version_is_still_read_as_text(store: HistoryStore) -> None:

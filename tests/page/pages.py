@@ -12,6 +12,7 @@ from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.history.costs import Prices
+from lakekeeper.history.history import Recorded
 from lakekeeper.history.operation import Operation
 from lakekeeper.page.table_view import TableView, view_of
 from tests.core.paper import BEGAN, HOUR_MS, MB, at, snapshot_of
@@ -36,7 +37,7 @@ def view(
     table = snapshot or small_table()
     plan = make_plan(table, [RANGES], resolve(), at(1))
     plan = explained(plan, table, resolve(), BEGAN + HOUR_MS)
-    return view_of((table.table, "memory"), table, plan, workload, operations, prices or Prices())
+    return view_of((table.table, "memory"), table, plan, workload, Recorded(operations), prices or Prices())
 
 
 class Page(HTMLParser):

@@ -13,6 +13,7 @@ from lakekeeper.core.scheduling.live import LivePass, Progress
 from lakekeeper.core.scheduling.metrics import ServiceMetrics
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.history.costs import Prices
+from lakekeeper.history.history import Recorded
 from lakekeeper.page.service_page import ServiceView
 from tests.history.operations import DAY_MS, operation
 from tests.page.pages import HOSTILE
@@ -61,7 +62,7 @@ def service_view(**given: Any) -> ServiceView:
         "pause_ms": 900_000,
         "metrics": metrics,
         "live": live,
-        "operations": tuple(worked),
+        "recorded": Recorded(tuple(worked)),
         "prices": Prices(core_hour=0.5),
         "controls": True,
     }

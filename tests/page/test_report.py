@@ -19,6 +19,7 @@ from lakekeeper.core.workload.workload import Scan, Workload
 from lakekeeper.history.costs import Prices, costs_of
 from lakekeeper.history.operation import Operation
 from lakekeeper.history.status import status_of
+from lakekeeper.history.table_id import TableId
 from lakekeeper.page.history_part import history_part
 from lakekeeper.page.report import HtmlReport, combined, ranked
 from lakekeeper.page.table_view import TableView
@@ -221,7 +222,7 @@ def test_a_hundred_thousand_files_give_a_page_below_a_megabyte() -> None:
 
 def named(name: str, snapshot: Snapshot | None = None) -> HtmlReport:
     one = replace(view(snapshot), table=name)
-    return HtmlReport((one,), (), ranked((one,), STATUS, {f"cat.{name}"}), 0)
+    return HtmlReport((one,), (), ranked((one,), STATUS, TableId("cat", *name.split("."))), 0)
 
 
 STATUS = status_of(
@@ -248,6 +249,27 @@ def test_the_fleet_is_ranked_by_debt_and_lists_no_table_twice() -> None:
     assert f"Total: {total:,.0f} query-seconds a day" in page.text
     assert "db.x: gone" in page.text
     assert (made.exit_code, made.made_ms) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    "view_name, table, other, listed",
+    [
+        ("ice.db.t", TableId("ice", "db", "t"), "db.t", False),
+        ("db.t", TableId("ice", "db", "t"), "ice.db.t", False),
+        ("db.t", TableId("ice", "db", "t"), "lake.db.t", True),
+        ("ice.db.`my-table`", TableId("ice", "db", "my-table"), "ice.db.`my-table`", False),
+        ("ice.db.`my-table`", TableId("ice", "db", "my-table"), "db.`my-table`", False),
+        ("/data/t", TableId("", "", "/data/t"), "delta.`/data/t`", False),
+        ("delta.`/data/t`", TableId("", "", "/data/t"), "file:/data/t", False),
+        ("/data/t", TableId("", "", "/data/t"), "/data/t2", True),
+    ],
+)
+def test_a_table_of_the_report_is_not_listed_again_by_another_of_its_names(
+    view_name: str, table: TableId, other: str, listed: bool
+) -> None:
+    due = status_of([Task("merge", other, "recluster", bytes=5, query_seconds_per_day=7.0)], 0)
+    fleet = ranked((replace(view(), table=view_name),), due, table)
+    assert [each.table for each in fleet if each.known != "now"] == ([other] if listed else [])
 
 
 def test_a_report_is_text_json_and_a_file(tmp_path: Path) -> None:

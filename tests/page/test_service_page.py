@@ -8,6 +8,7 @@ import pytest
 
 from lakekeeper.core.scheduling.live import LivePass
 from lakekeeper.core.scheduling.metrics import ServiceMetrics
+from lakekeeper.history.history import Recorded
 from lakekeeper.page.service_page import control_page, service_page, table_page
 from tests.page.browser import dom, needs_browser, rendered
 from tests.page.pages import HOSTILE, Page
@@ -16,11 +17,11 @@ from tests.page.service_views import LONG, service_view
 VIEW = service_view()
 PAGES = {
     "service": service_page(VIEW),
-    "table": table_page(VIEW, "ice.db.events", VIEW.operations),
-    "hostile": table_page(VIEW, LONG, None),
+    "table": table_page(VIEW, "ice.db.events", VIEW.recorded),
+    "hostile": table_page(VIEW, LONG, Recorded()),
     "control": control_page(VIEW, f"wrong {HOSTILE}"),
     "empty": service_page(
-        service_view(metrics=ServiceMetrics(), live=LivePass(), operations=None, controls=False)
+        service_view(metrics=ServiceMetrics(), live=LivePass(), recorded=Recorded(), controls=False)
     ),
 }
 
