@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.layout.depth import DepthCurve
-from lakekeeper.core.layout.ranks import Intervals, constant
+from lakekeeper.core.layout.ranks import Intervals, column_ranks, constant
+from lakekeeper.core.layout.truncation import truncated_text
 from lakekeeper.core.model.blocks import BlockSet, Bools
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.units import Ints
@@ -46,6 +47,22 @@ def full_size(blocks: BlockSet, options: Options) -> Bools:
 def frozen(blocks: BlockSet, intervals: Intervals, options: Options) -> Bools:
     """Full blocks that hold one key only: level -1 in Databend's recluster RFC, derived each time and never stored."""
     return constant(blocks, intervals, full_size(blocks, options))
+
+
+def order_hidden(blocks: BlockSet, level: Ints) -> Bools:
+    """Merged blocks that hold one truncated text: their statistics show no order behind it, whatever a merge does."""
+    hidden = np.zeros(len(blocks), dtype=np.bool_)
+    if blocks.placed_by:
+        return hidden
+    undecided: Bools = level > 0
+    texts = [truncated_text(blocks, column) for column in range(len(blocks.lo))]
+    for column in range(len(texts)):
+        if not any((undecided & text).any() for text in texts[column:]):
+            break
+        lo, hi, _ = column_ranks(blocks, column)
+        undecided = undecided & (lo == hi)
+        hidden |= undecided & texts[column]
+    return hidden
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakekeeper.core.layout.truncation import upper_bounds
 from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, Bools, Index
 from lakekeeper.core.units import Ints
 
@@ -130,8 +130,11 @@ def dense(lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def column_ranks(blocks: BlockSet, column: int) -> tuple[Ints, Ints, int]:
-    """Ranks of one column's bounds: 0 for NULL, 1… for values; without statistics, 0 and the highest rank."""
-    lo, hi = blocks.lo[column], blocks.hi[column]
+    """Ranks of one column's bounds: 0 for NULL, 1… for values; without statistics, 0 and the highest rank.
+
+    Upper bounds that are truncated count as in :mod:`lakekeeper.core.layout.truncation`.
+    """
+    lo, hi = blocks.lo[column], upper_bounds(blocks, column)
     n = len(lo)
     values, valid = ordered(pa.concat_arrays([lo, hi]))
     known = valid[:n] & valid[n:]
@@ -256,42 +259,10 @@ def _compact(lo: Ints, hi: Ints, *, full: bool = False) -> tuple[Ints, Ints, Int
 def constant(blocks: BlockSet, intervals: Intervals, among: Bools) -> Bools:
     """Which of the blocks ``among`` have a single key, at the resolution of their statistics.
 
-    A truncated pair of bounds that agree up to the truncation counts too: no merge can narrow the statistics of such a
-    block, so a planner that did not freeze it would never terminate.
+    Bounds that are equal up to their truncation count too: no merge can narrow the statistics of such a block, so a
+    planner that did not freeze it would never terminate.
     """
+    single: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
     if blocks.placed_by:  # one cell of the grid: the curve distinguishes no further
-        cell: Bools = among & ~intervals.missing & (intervals.lo == intervals.hi)
-        return cell
-    comparable = among & ~intervals.missing & ~has_null(blocks)
-    held: Bools = comparable & (intervals.lo == intervals.hi)
-    blurred = np.flatnonzero(comparable & ~held & _any_truncated(blocks))
-    held[blurred] = [all(_agree(blocks, column, int(i)) for column in range(len(blocks.lo))) for i in blurred]
-    return held
-
-
-def _any_truncated(blocks: BlockSet) -> Bools:
-    truncated: npt.NDArray[np.bool_] = np.zeros(len(blocks), dtype=np.bool_)
-    for exact in blocks.exact:
-        truncated |= ~exact
-    return truncated
-
-
-def _agree(blocks: BlockSet, column: int, i: int) -> bool:
-    """Whether the bounds of block ``i`` agree, as far as they were kept."""
-    lo, hi = blocks.lo[column][i], blocks.hi[column][i]
-    if not (lo.is_valid and hi.is_valid):
-        return int(blocks.null_count[column][i]) >= int(blocks.rows[i])
-    if blocks.null_count[column][i] != 0:
-        return False
-    if blocks.exact[column][i]:
-        return bool(lo == hi)
-    if pa.types.is_timestamp(lo.type):
-        return int(hi.value) - int(lo.value) < 1000  # truncated to milliseconds
-    low, high = lo.as_py(), hi.as_py()
-    return isinstance(low, str | bytes) and len(low) > 0 and (high.startswith(low) or _follows(low, high))
-
-
-def _follows(low: str | bytes, high: str | bytes) -> bool:
-    """Whether ``high`` is the truncated ``low`` with its last character incremented."""
-    last = (lambda s: s[-1]) if isinstance(low, bytes) else (lambda s: ord(s[-1]))
-    return len(low) == len(high) and low[:-1] == high[:-1] and last(high) - last(low) == 1
+        return single
+    return single & ~has_null(blocks)

@@ -5,6 +5,9 @@ boxes are one run if each begins no lower than the previous one ends:
 
     first column     (4 … 5)  (5 … 5)  (5 … 5)  (5 … 7)         at 5 the next column decides, between the two blocks
     second column             (a … c)  (c … f)                  that hold only 5; the others do not bound it there
+
+Where texts are truncated, bounds show the order down to the prefix. Blocks that a merge has sorted, and that hold one
+prefix, may be in order within it, whatever their later columns: another merge could not show it either.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import numpy as np
 
 from lakekeeper.core.layout.ranks import column_ranks
 from lakekeeper.core.layout.snapshot_index import table_line
+from lakekeeper.core.layout.truncation import truncated_text
 from lakekeeper.core.model.blocks import Bools, Index, Snapshot
 from lakekeeper.core.units import Ints
 
@@ -24,9 +28,12 @@ class Boxes:
         blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
         plain = len(blocks.lo) == 1 or bool(blocks.placed_by)
         self._sides: list[tuple[Ints, Ints]] = [(line.lo, line.hi)]
+        self._sorted = [np.zeros(len(blocks), np.bool_)]
         self._rank = np.zeros(len(blocks), np.int64)
         if not plain:
             self._sides = [column_ranks(blocks, c)[:2] for c in range(len(blocks.lo))]
+            merged = blocks.level_under(snapshot.key) > 0
+            self._sorted = [merged & truncated_text(blocks, c) for c in range(len(blocks.lo))]
             order = np.lexsort([end for lo, hi in reversed(self._sides) for end in (hi, lo)])
             self._rank[order] = np.arange(len(blocks))
 
@@ -40,10 +47,10 @@ class Boxes:
             at = at[np.lexsort((self._rank[at], np.repeat(np.arange(len(count)), count)))]
         before, after = at[:-1], at[1:]
         fits, open_ = np.zeros(len(before), np.bool_), np.ones(len(before), np.bool_)
-        for lo, hi in self._sides:
+        for (lo, hi), hidden in zip(self._sides, self._sorted, strict=True):
             end, begin = hi[before], lo[after]
             meet = open_ & (end == begin)
-            constant = (lo[before] == end) & (hi[after] == begin)
+            constant = (lo[before] == end) & (hi[after] == begin) & ~(hidden[before] & hidden[after])
             fits |= (open_ & (end < begin)) | (meet & ~constant)
             open_ = meet & constant
         broken = np.append(False, ~(fits | open_))

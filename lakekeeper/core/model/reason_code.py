@@ -38,6 +38,10 @@ class Code(str, Enum):
     NO_KEY = "no_key", "the table has no cluster key: store one in it"
     CONSTANT = "constant", "full files of one key value: no merge can improve them"
     NO_STATISTICS = "no_statistics", "no statistics on the key, and the last merge wrote none"
+    ORDER_HIDDEN = (
+        "order_hidden",
+        "merged before; truncated statistics of its text hide the order",
+    )
     EMPTY_WORKLOAD = "empty_workload", "the workload has no queries, so no merge pays back"
     NO_QUERIES = "no_queries", "queries-per-hour is 0, so no merge pays back"
     MAX_LEVEL = "max_level", "already at max-level {level}"

@@ -19,6 +19,7 @@ from lakekeeper.core.layout.levels import (
     Gates,
     frozen,
     gates,
+    order_hidden,
     partition_group,
     run_floor,
 )
@@ -94,11 +95,14 @@ def _field(
     distinct, group = np.unique(code, return_inverse=True) if code.any() else (code[:1], code)
     intervals = rank_blocks(blocks, group if len(distinct) > 1 else None, null_region=False)
     still = frozen(blocks, intervals, options)
-    done = (level >= top) & ~still
-    keep = ~still & ~done
+    hidden = order_hidden(blocks, level) & ~still
+    done = (level >= top) & ~still & ~hidden
+    keep = ~still & ~hidden & ~done
     choices: list[Choice] = []
     if still.any():
         choices.append(Freeze(candidates[still], Reason.of(Code.CONSTANT)))
+    if hidden.any():
+        choices.append(Skip(candidates[hidden], Reason.of(Code.ORDER_HIDDEN)))
     if done.any():
         choices.append(Skip(candidates[done], Reason.of(Code.MAX_LEVEL, level=top)))
     if keep.all():

@@ -12,6 +12,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.strategies import snapshots
 from tests.core import oracle
+from tests.core.model.block_columns import whole
 from tests.sampling import fewer
 
 WELL_KNOWN = Shape(missing=0.0)
@@ -20,7 +21,7 @@ EVERYTHING = Shape()
 
 def check(snapshot: Snapshot) -> None:
     """The fast code and brute force agree on a snapshot."""
-    blocks = snapshot.blocks
+    blocks = whole(snapshot.blocks)
     if not len(blocks):
         return
     groups = blocks.partition.astype(np.int64)

@@ -29,7 +29,10 @@ def test_levels_count_under_their_own_key_only() -> None:
         ("same", "same", True, True),
         ("same", "samf", False, True),  # cut after four characters, the last raised
         ("same", "same", False, True),
-        ("same", "same and more", False, True),
+        ("same", "same\x7f", False, True),  # cut after four characters, with a tie-breaker
+        ("same", "same\U0010ffff", False, True),
+        ("same", "same and more", False, False),  # one flag for both bounds: the lower one is whole
+        ("/", "/user/3/settingt", False, False),
         ("same", "samg", False, False),
         ("same", "samf", True, False),
         ("", "a", False, False),

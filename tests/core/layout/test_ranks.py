@@ -14,11 +14,12 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.testing.draws import draw_snapshot
 from lakekeeper.testing.strategies import snapshots
 from tests.core import oracle
+from tests.core.model.block_columns import whole
 from tests.sampling import fewer
 
 
 def check(snapshot: Snapshot) -> None:
-    blocks = snapshot.blocks
+    blocks = whole(snapshot.blocks)
     if not len(blocks):
         return
     groups = blocks.partition.astype(np.int64)
