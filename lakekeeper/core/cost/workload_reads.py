@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakekeeper.core.cost.partition_pruning import admitted, partition_columns
+from lakekeeper.core.cost.partition_pruning import PartitionFields
 from lakekeeper.core.cost.query_ranges import Asked, Stretches, asked_of, value_of
 from lakekeeper.core.cost.read_model import Groups, Opened, null_share
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index
@@ -92,7 +92,8 @@ class Asking:
         self._keyed = len(key.columns)
         columns = (*key.columns, *beside)
         self._kinds = {column.name.lower(): column.kind for column in columns}
-        self._divided = partition_columns(blocks.partitions) - set(self._kinds)
+        self._partitions = PartitionFields.of(blocks.partitions)
+        self._divided = self._partitions.columns - set(self._kinds)
         asked, self.unusable, self._blind = self._sorted_out(workload, now_ms)
         shapes = [shape for some in asked.values() for shape in some]
         spans = {
@@ -148,7 +149,7 @@ class Asking:
         blocks = self._blocks
         at, share = np.arange(len(blocks)), np.ones(len(blocks))
         if places:
-            share = admitted(blocks.partitions, dict(places))[blocks.partition]
+            share = self._partitions.admitted(dict(places))[blocks.partition]
             at = np.flatnonzero(share > 0)
             share = share[at]
         single: list[list[tuple[int, int, float]]] = [[] for _ in self._lines]
