@@ -139,7 +139,7 @@ def _in_buckets(values: Sequence[Any], spans: Sequence[Span]) -> Floats:
     """The probability that each bucket holds one of the requested values."""
     single = sum(s.lo is not None and s.lo == s.hi for s in spans)
     buckets = max(len(set(values)), 1)
-    known = single == len(spans)
+    known = single == len(spans) and all(value is None or isinstance(value, int) for value in values)
     return np.full(len(values), 1 - (1 - 1 / buckets) ** single if known else 1.0)
 
 
@@ -191,11 +191,12 @@ def _period(value: Any, unit: str, form: str) -> tuple[float, float]:
     if unit == "day" and isinstance(value, str):
         first = float(_us(value))
         return first, first + 86_400e6 - 1
-    number = int(value)
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r}: Iceberg counts {unit}s")  # text: a column of Delta with such a name
     if unit in ("day", "hour"):
         length = 86_400e6 if unit == "day" else 3600e6
-        return number * length, (number + 1) * length - 1
-    months = number * (12 if unit == "year" else 1)
+        return value * length, (value + 1) * length - 1
+    months = value * (12 if unit == "year" else 1)
     after = months + (12 if unit == "year" else 1)
     first, end = (float((_month(m) - _EPOCH) // _US) for m in (months, after))
     return first, end - (86_400e6 if form == "date" else 1)

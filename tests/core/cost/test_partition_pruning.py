@@ -70,6 +70,19 @@ def test_a_transform_of_time_admits_its_period() -> None:
     assert _admitted([55, 56], "d_year", Span("2025-12-31", "2025-12-31"), column="d") == [1.0, 0.0]
 
 
+def test_a_column_of_delta_named_like_a_transform_of_iceberg_excludes_nothing() -> None:
+    # Iceberg's numbers arrive as numbers, all values of Delta as text: its year 2026 is not 2026 years after 1970.
+    day = Span("2026-01-02", "2026-01-02")
+    for name, value in (
+        ("pickup_year", "2026"),
+        ("pickup_month", "1"),
+        ("pickup_hour", "12"),
+        ("pickup_day", "2"),
+    ):
+        assert _admitted([value, None], name, day, column="pickup") == [1.0, 0.0], name
+    assert _admitted(["0", "1"], "id_bucket", Span(7, 7), column="id") == [1.0, 1.0]
+
+
 def test_a_bucket_holds_each_value_with_equal_probability() -> None:
     assert _admitted([0, 1, 2, 3], "id_bucket", Span(7, 7), column="id") == [0.25] * 4
     assert _admitted([0, 1, 2, 3], "id_bucket", Span(7, None), column="id") == [1.0] * 4
