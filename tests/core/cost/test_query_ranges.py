@@ -11,6 +11,7 @@ import pytest
 from lakekeeper.core.cost.query_ranges import value_of
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
+from lakekeeper.core.workload.predicates import spans
 from lakekeeper.core.workload.workload import Span
 from tests.core.cost.boxes import picture, workload
 
@@ -117,3 +118,12 @@ def test_a_bound_outside_the_range_of_the_column_counts_as_no_filter(
     snapshot = picture([((lo, hi),)], ClusterKey((KeyColumn(("a",), kind, "1"),)))
     asked = workload({"a": Span(None, bound)})
     assert reads_of(snapshot, asked, 1000).share.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("kind, ends", [("int", (900, 1156)), ("string", ("1000", "999"))])
+def test_a_long_list_of_numbers_is_read_in_the_order_of_the_column(kind: str, ends: Any) -> None:
+    beyond = (2000, 3000) if kind == "int" else ("9990", "9999")
+    snapshot = picture([(ends,), (beyond,)], ClusterKey((KeyColumn(("a",), kind, "1"),)))
+    listed = spans("a", *(Span(str(v), str(v)) for v in range(900, 1157)))
+    asked = workload({"a": list(listed.filters["a"])})
+    assert reads_of(snapshot, asked, 1000).share.tolist() == [1.0, 0.0]
