@@ -27,8 +27,9 @@ import numpy as np
 
 import lakekeeper as lk
 from lakekeeper.core.cost.prediction import files_predicted
+from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.simulation.commit_streams import STREAMS
-from lakekeeper.core.workload.workload import Scan
+from lakekeeper.core.workload.workload import Scan, collect
 from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.spark.session import local_session
@@ -152,7 +153,7 @@ def measure(
     assert len(first) == QUERIES
     real = [scan.files_read or 0 for scan in first]
     snapshot = look(adapter_of(spark, bench), Request("recluster", (), table.options({})))
-    told = files_predicted(snapshot, first, 0)
+    told = files_predicted(reads_of(snapshot, collect(bench, first, source="log"), 0), first)
     now = statistics.median(abs(t - r) / max(r, 1) for t, r in zip(told, real, strict=True))
     plan = table.plan(options=options)
     report = table.recluster(options=options)

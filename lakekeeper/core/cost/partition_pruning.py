@@ -11,14 +11,18 @@ admits every value.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lakekeeper.core.cost.query_ranges import value_of
+from lakekeeper.core.model.blocks import Bools, Index
 from lakekeeper.core.units import Floats
 from lakekeeper.core.workload.workload import Filters, Span
 
@@ -27,34 +31,116 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _US = timedelta(microseconds=1)
 
 
-def fields_of(partitions: Sequence[str]) -> Mapping[str, list[Any]]:
-    """Field name (lower case) → its value in each partition, None for NULL; empty where there are no partitions."""
-    found: dict[str, list[Any]] = {}
-    for i, text in enumerate(partitions):
-        try:
-            values = json.loads(text) if text.startswith("{") else {}
-        except ValueError:
-            values = {}
-        for name, value in values.items():
-            found.setdefault(name.lower(), [None] * len(partitions))[i] = None if value == "" else value
-    return found
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionFields:
+    """The partition fields of a table, parsed once for any number of filters.
+
+    values   field name (lower case) → its value in each partition, None for NULL; no fields where no value is known
+    """
+
+    count: int
+    values: Mapping[str, Sequence[Any]]
+    _parsed: dict[tuple[str, str, str], _Ends] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, partitions: Sequence[str]) -> PartitionFields:
+        """The fields that occur in the texts of these partitions."""
+        found: dict[str, list[Any]] = {}
+        for i, text in enumerate(partitions):
+            try:
+                values = json.loads(text) if text.startswith("{") else {}
+            except ValueError:
+                values = {}
+            for name, value in values.items():
+                column = found.get(name.lower())
+                if column is None:
+                    column = found[name.lower()] = [None] * len(partitions)
+                column[i] = None if value == "" else value
+        return cls(len(partitions), found)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Columns (lower case) whose filters may exclude partitions."""
+        return frozenset(column for name in self.values for column, _ in _readings(name))
+
+    def admitted(self, filters: Filters) -> Floats:
+        """For each partition, the probability that it holds results of the query: 1 or 0, except for buckets."""
+        share = np.ones(self.count)
+        asked = {column.lower(): spans for column, spans in filters.items()}
+        for name in self.values:
+            for column, unit in _readings(name):
+                if column in asked:
+                    share *= self._field(name, unit, asked[column])
+                    break
+        return share
+
+    def _field(self, name: str, unit: str, spans: Sequence[Span]) -> Floats:
+        values = self.values[name]
+        if unit == "bucket":
+            return _in_buckets(values, spans)
+        met = np.zeros(len(values), dtype=np.bool_)
+        for span in spans:
+            met |= self._ends(name, unit, _form(span, unit)).meeting(span)
+        return met.astype(np.float64)
+
+    def _ends(self, name: str, unit: str, form: str) -> _Ends:
+        made = self._parsed.get((name, unit, form))
+        if made is None:
+            made = self._parsed[name, unit, form] = _Ends.of(self.values[name], unit, form)
+        return made
 
 
-def partition_columns(partitions: Sequence[str]) -> frozenset[str]:
-    """Columns (lower case) whose filters may exclude partitions."""
-    return frozenset(column for name in fields_of(partitions) for column, _ in _readings(name))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ends:
+    """The least and the greatest value of a column in each partition, comparable with bounds of one form.
+
+    null     the partitions whose value is NULL
+    sides    partitions with numbers, and those with text: their positions, least and greatest values; a partition
+             whose value is of another kind than the bounds is in neither, and not excluded
+    """
+
+    null: Bools
+    sides: tuple[tuple[Index, npt.NDArray[Any], npt.NDArray[Any]], ...]
+
+    @classmethod
+    def of(cls, values: Sequence[Any], unit: str, form: str) -> _Ends:
+        """The ends of a field whose value in each partition is one of ``values``."""
+        found: dict[type, list[tuple[Any, ...]]] = {}
+        for i, value in enumerate(values):
+            if value is not None:
+                with contextlib.suppress(ValueError, TypeError, OverflowError):
+                    ends = _period(value, unit, form) if unit else [_identity(value, form)] * 2
+                    found.setdefault(type(ends[0]), []).append((i, *ends))
+        sides = []
+        for kind, rows in found.items():
+            at, first, last = zip(*rows, strict=True)
+            dtype = np.float64 if kind is float else np.object_
+            sides.append((np.array(at), np.array(first, dtype), np.array(last, dtype)))
+        return cls(np.array([value is None for value in values], dtype=np.bool_), tuple(sides))
+
+    def meeting(self, span: Span) -> Bools:
+        """The partitions that may hold a value of the span."""
+        if span.null or span.whole:
+            return self.null if span.null else np.ones(len(self.null), dtype=np.bool_)
+        met = ~self.null
+        for at, first, last in self.sides:
+            try:
+                low, high = (None if b is None else _like(b, first[0]) for b in (span.lo, span.hi))
+            except (ValueError, TypeError, OverflowError):
+                continue
+            if low is not None:
+                met[at] &= ~(last <= low if span.after else last < low)  # NaN is never excluded
+            if high is not None:
+                met[at] &= ~(first >= high if span.before else first > high)
+        return met
 
 
-def admitted(partitions: Sequence[str], filters: Filters) -> Floats:
-    """For each partition, the probability that it holds results of the query: 1 or 0, except for buckets."""
-    share = np.ones(len(partitions))
-    asked = {column.lower(): spans for column, spans in filters.items()}
-    for name, values in fields_of(partitions).items():
-        for column, unit in _readings(name):
-            if column in asked:
-                share *= _field(values, unit, asked[column])
-                break
-    return share
+def _in_buckets(values: Sequence[Any], spans: Sequence[Span]) -> Floats:
+    """The probability that each bucket holds one of the requested values."""
+    single = sum(s.lo is not None and s.lo == s.hi for s in spans)
+    buckets = max(len(set(values)), 1)
+    known = single == len(spans) and all(value is None or isinstance(value, int) for value in values)
+    return np.full(len(values), 1 - (1 - 1 / buckets) ** single if known else 1.0)
 
 
 def _readings(name: str) -> list[tuple[str, str]]:
@@ -63,52 +149,22 @@ def _readings(name: str) -> list[tuple[str, str]]:
     return [(name, ""), *([(column, transform)] if column and transform in (*_UNITS, "bucket") else [])]
 
 
-def _field(values: Sequence[Any], unit: str, spans: Sequence[Span]) -> Floats:
-    if unit == "bucket":
-        single = sum(s.lo is not None and s.lo == s.hi for s in spans)
-        buckets = max(len(set(values)), 1)
-        known = single == len(spans)
-        return np.full(len(values), 1 - (1 - 1 / buckets) ** single if known else 1.0)
-    return np.array([float(any(_meets(span, value, unit) for span in spans)) for value in values])
-
-
-def _meets(span: Span, value: Any, unit: str) -> bool:
-    if value is None or span.null:
-        return value is None and (span.null or span.whole)
-    try:
-        first, last = _ends(value, unit, span)
-        low = None if span.lo is None else _like(span.lo, first)
-        high = None if span.hi is None else _like(span.hi, first)
-        if low is not None and (last < low or (last == low and span.after)):
-            return False
-        return high is None or not (first > high or (first == high and span.before))
-    except (ValueError, TypeError, OverflowError):
-        return True  # the value is of another kind than the bound: no partition is excluded
-
-
-def _ends(value: Any, unit: str, span: Span) -> tuple[Any, Any]:
-    """The least and the greatest value of the column in the partition, comparable with the span's bounds."""
-    if unit:
-        return _period(value, unit, dates=not _moments(span))
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    bound = next(b for b in (span.lo, span.hi, "") if b is not None)
-    if isinstance(bound, int | float) and not isinstance(bound, bool):
-        try:
-            number = float(text)
-        except ValueError:
-            number = float(value_of(text, "timestamp"))
-        return number, number
-    try:
-        float(str(bound))
-        return float(text), float(text)
-    except ValueError:
-        return text, text
-
-
-def _moments(span: Span) -> bool:
-    """Whether the bounds are timestamps (µs, or text with a time of day); otherwise they are dates."""
+def _form(span: Span, unit: str) -> str:
+    """How values are compared with the bounds of a span: as moments, dates, numbers or text."""
     bound = next((b for b in (span.lo, span.hi) if b is not None), "")
-    return isinstance(bound, int) or len(str(bound)) > 10
+    if unit:  # µs, or text with a time of day; otherwise the bounds are dates
+        return "moment" if isinstance(bound, int) or len(str(bound)) > 10 else "date"
+    if isinstance(bound, int | float) and not isinstance(bound, bool):
+        return "number"
+    return "numeric text" if _number(str(bound)) else "text"
+
+
+def _identity(value: Any, form: str) -> float | str:
+    """A partition value that is the column's own."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if form == "text" or not _number(text):
+        return float(value_of(text, "timestamp")) if form == "number" else text
+    return float(text)
 
 
 def _like(bound: Any, value: Any) -> Any:
@@ -130,19 +186,20 @@ def _us(text: str) -> int:
     return int(value_of(text if len(text) > 10 else f"{text} 00:00:00", "timestamp"))
 
 
-def _period(value: Any, unit: str, *, dates: bool) -> tuple[float, float]:
+def _period(value: Any, unit: str, form: str) -> tuple[float, float]:
     """The first and the last µs of a year, month, day or hour, which Iceberg counts from 1970."""
     if unit == "day" and isinstance(value, str):
         first = float(_us(value))
         return first, first + 86_400e6 - 1
-    number = int(value)
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r}: Iceberg counts {unit}s")  # text: a column of Delta with such a name
     if unit in ("day", "hour"):
         length = 86_400e6 if unit == "day" else 3600e6
-        return number * length, (number + 1) * length - 1
-    months = number * (12 if unit == "year" else 1)
+        return value * length, (value + 1) * length - 1
+    months = value * (12 if unit == "year" else 1)
     after = months + (12 if unit == "year" else 1)
     first, end = (float((_month(m) - _EPOCH) // _US) for m in (months, after))
-    return first, end - 1 if not dates else end - 86_400e6
+    return first, end - (86_400e6 if form == "date" else 1)
 
 
 def _month(since_1970: int) -> datetime:

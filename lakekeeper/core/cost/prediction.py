@@ -12,8 +12,9 @@ from statistics import median
 import numpy as np
 
 from lakekeeper.core.config.options import Options
-from lakekeeper.core.cost.reads import reads_of
+from lakekeeper.core.cost.read_model import Reads
 from lakekeeper.core.cost.scoring import Scale, groups_of, scale_of
+from lakekeeper.core.cost.workload_reads import Asking
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import (
     Left,
@@ -23,7 +24,7 @@ from lakekeeper.core.model.plan import (
 )
 from lakekeeper.core.text.formatting import counted, significant
 from lakekeeper.core.units import Floats
-from lakekeeper.core.workload.workload import Scan, Workload, collect
+from lakekeeper.core.workload.workload import Scan, Workload
 
 _MOST_CHECKED = 200
 
@@ -56,7 +57,7 @@ def explained(
             basis=basis(workload, scale),
             scanned=workload.unread / len(workload) if workload is not None and known else 0.0,
             costs=scale.coefficients,
-            error=scan_error(snapshot, workload, now_ms) if workload is not None and known else None,
+            error=scan_error(scale.reads, workload) if workload is not None and known else None,
             path=snapshot.blocks.path,
             bytes=snapshot.blocks.bytes,
             share=scale.reads.share,
@@ -64,25 +65,24 @@ def explained(
     )
 
 
-def scan_error(snapshot: Snapshot, workload: Workload, now_ms: int) -> float | None:
+def scan_error(reads: Reads, workload: Workload) -> float | None:
     """Median relative error of the files predicted for the newest scans; None if Spark reported no files.
 
-    The prediction uses the current blocks, so it holds only for scans since the last change.
+    ``reads`` are those of the workload on the current blocks, so the error holds only for scans since the last change.
     """
     told = [scan for scan in workload.scans if scan.files_read and scan.understood][-_MOST_CHECKED:]
     wrong = [
         abs(files - (scan.files_read or 0)) / (scan.files_read or 1)
-        for scan, files in zip(told, files_predicted(snapshot, told, now_ms), strict=True)
+        for scan, files in zip(told, files_predicted(reads, told), strict=True)
     ]
     return round(float(median(wrong)), 4) if wrong else None
 
 
-def files_predicted(snapshot: Snapshot, scans: Sequence[Scan], now_ms: int) -> list[float]:
-    """Files that each scan is predicted to open."""
-    return [
-        float(reads_of(snapshot, collect(snapshot.table, [scan], source=""), now_ms).share.sum())
-        for scan in scans
-    ]
+def files_predicted(reads: Reads, scans: Sequence[Scan]) -> list[float]:
+    """Files that each scan of the workload of ``reads`` is predicted to open."""
+    if isinstance(reads, Asking):
+        return [reads.files_of(scan) for scan in scans]
+    return [float(reads.share.sum())] * len(scans)
 
 
 def _left(left: tuple[Left, ...], share: Floats) -> tuple[Left, ...]:

@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
-from decimal import ROUND_FLOOR, Decimal
-from typing import Any
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,8 @@ from lakekeeper.core.model.keys import arrow_type
 from lakekeeper.core.units import Floats, Ints
 from lakekeeper.core.workload.workload import Span
 
+_DIGITS = Context(prec=76)  # room for any decimal of 38 digits; the default context has 28
+_BITS = {"int": 63, "date": 31, "timestamp": 63, "timestamp_ntz": 63}
 _COUNTED = ("int", "date", "boolean")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -199,8 +201,15 @@ def _sums(values: Floats) -> Floats:
 def value_of(value: Any, kind: str) -> Any:
     """A bound (JSON form, or as a plan printed it) as a whole number of the kind, text, or another Python value.
 
-    Dates become days and timestamps µs (text without a zone counts as UTC). Raises ValueError if it cannot be parsed.
+    Dates become days and timestamps µs (text without a zone counts as UTC). Raises ValueError if it cannot be parsed,
+    or if no column of the kind can hold it.
     """
+    found = _parsed(value, kind)
+    bits = _BITS.get(kind)
+    return found if bits is None or -(2**bits) <= found < 2**bits else _refuse(value, kind)
+
+
+def _parsed(value: Any, kind: str) -> Any:
     if kind in ("timestamp", "timestamp_ntz"):
         return value if isinstance(value, int) else _micros(str(value))
     if kind == "date":
@@ -214,13 +223,19 @@ def value_of(value: Any, kind: str) -> Any:
             else _refuse(value, kind)
         )
     if kind == "float":
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            _refuse(value, kind)
         return math.nan if math.isnan(number) else number  # one object: two NaN are not equal keys of a dict
     if kind.startswith("decimal"):
         return _decimal(value, kind)
     if kind == "binary":
         return base64.b64decode(value, validate=True)
-    return value if isinstance(value, str) else _refuse(value, kind)
+    if not isinstance(value, str):
+        _refuse(value, kind)
+    value.encode()  # UnicodeEncodeError is a ValueError
+    return value
 
 
 def _array(values: list[Any], kind: str) -> pa.Array:
@@ -233,11 +248,13 @@ def _array(values: list[Any], kind: str) -> pa.Array:
 
 
 def _decimal(value: Any, kind: str) -> Decimal:
-    scale = int(kind[:-1].rsplit(",", 1)[1])
+    precision, scale = map(int, kind[len("decimal(") : -1].split(","))
     try:
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR)
+        number = Decimal(str(value)).quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _DIGITS)
     except ArithmeticError as error:
         raise ValueError(f"{value!r} is not a {kind}") from error
+    held = number.is_finite() and abs(number) < Decimal(1).scaleb(precision - scale)
+    return number if held else _refuse(value, kind)
 
 
 def _days(text: str) -> int:
@@ -258,5 +275,5 @@ def _micros(text: str) -> int:
     return (since // timedelta(seconds=1)) * 1_000_000 + int((fraction + "000000")[:6])
 
 
-def _refuse(value: Any, kind: str) -> Any:
+def _refuse(value: Any, kind: str) -> NoReturn:
     raise ValueError(f"{value!r} is not a {kind}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakekeeper.core.cost.partition_pruning import partition_columns
+from lakekeeper.core.cost.partition_pruning import PartitionFields
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -27,10 +27,9 @@ def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> R
     if asked & {column.name.lower() for column in leading}:
         return None
     named = ", ".join(column.name for column in leading)
+    asked -= PartitionFields.of(snapshot.blocks.partitions).columns
     other = [
-        (column, share)
-        for column, share in workload.filtered(now_ms).items()
-        if column.lower() in asked - partition_columns(snapshot.blocks.partitions)
+        (column, share) for column, share in workload.filtered(now_ms).items() if column.lower() in asked
     ]
     if not other:
         return Reason.of(Code.KEY_NOT_FILTERED, key=named)

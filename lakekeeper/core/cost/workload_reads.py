@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakekeeper.core.cost.partition_pruning import admitted, partition_columns
+from lakekeeper.core.cost.partition_pruning import PartitionFields
 from lakekeeper.core.cost.query_ranges import Asked, Stretches, asked_of, value_of
 from lakekeeper.core.cost.read_model import Groups, Opened, null_share
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index
@@ -92,7 +92,8 @@ class Asking:
         self._keyed = len(key.columns)
         columns = (*key.columns, *beside)
         self._kinds = {column.name.lower(): column.kind for column in columns}
-        self._divided = partition_columns(blocks.partitions) - set(self._kinds)
+        self._partitions = PartitionFields.of(blocks.partitions)
+        self._divided = self._partitions.columns - set(self._kinds)
         asked, self.unusable, self._blind = self._sorted_out(workload, now_ms)
         shapes = [shape for some in asked.values() for shape in some]
         spans = {
@@ -122,10 +123,12 @@ class Asking:
                 continue
             asked, good = self._usable(scan)
             unusable += not good
-            places = tuple((c, s) for c, s in _lowered(scan.filters) if c in self._divided)
-            shapes = found.setdefault(places, {})
+            shapes = found.setdefault(self._places(scan), {})
             shapes[asked] = shapes.get(asked, 0.0) + weight
         return found, unusable, blind
+
+    def _places(self, scan: Scan) -> tuple[_Part, ...]:
+        return tuple((c, s) for c, s in _lowered(scan.filters) if c in self._divided)
 
     def _usable(self, scan: Scan) -> tuple[tuple[_Part, ...], bool]:
         good, asked = True, []
@@ -148,7 +151,7 @@ class Asking:
         blocks = self._blocks
         at, share = np.arange(len(blocks)), np.ones(len(blocks))
         if places:
-            share = admitted(blocks.partitions, dict(places))[blocks.partition]
+            share = self._partitions.admitted(dict(places))[blocks.partition]
             at = np.flatnonzero(share > 0)
             share = share[at]
         single: list[list[tuple[int, int, float]]] = [[] for _ in self._lines]
@@ -175,22 +178,34 @@ class Asking:
 
     # -- what is opened now
 
+    def files_of(self, scan: Scan) -> float:
+        """The number of files that one scan of the workload opens."""
+        if not scan.understood and scan.files_read is not None:
+            return float(min(scan.files_read, len(self._blocks)))
+        asked, _ = self._usable(scan)
+        question = self._questions_of(self._places(scan), {asked: 1.0})
+        return float((question.share * self._meeting(question)).sum())
+
     def _shares(self) -> Floats:
         read = np.full(len(self._blocks), self._blind)
         for asked in self._questions:
-            at = asked.at
-            mine = np.full(len(at), asked.whole)
-            for line, plain in zip(self._lines, asked.plain, strict=True):
-                if plain is not None:
-                    mine += plain.meeting(line.lo[at], line.hi[at])
-            for shape in asked.several:
-                met = np.ones(len(at), dtype=np.bool_)
-                for c, stretches, null in shape.parts:
-                    line = self._lines[c]
-                    met &= _meets(line.lo[at], line.hi[at], stretches) | (line.nulls[at] if null else False)
-                mine += shape.weight * met
-            read[at] += asked.share * mine
+            read[asked.at] += asked.share * self._meeting(asked)
         return np.asarray(np.minimum(read / self._total, 1.0))
+
+    def _meeting(self, asked: _Questions) -> Floats:
+        """For each of their blocks, the weight of the queries that its bounds do not exclude."""
+        at = asked.at
+        mine = np.full(len(at), asked.whole)
+        for line, plain in zip(self._lines, asked.plain, strict=True):
+            if plain is not None:
+                mine += plain.meeting(line.lo[at], line.hi[at])
+        for shape in asked.several:
+            met = np.ones(len(at), dtype=np.bool_)
+            for c, stretches, null in shape.parts:
+                line = self._lines[c]
+                met &= _meets(line.lo[at], line.hi[at], stretches) | (line.nulls[at] if null else False)
+            mine += shape.weight * met
+        return mine
 
     # -- what would be opened after a merge
 

@@ -4,14 +4,17 @@
     a = 1 or b = 2                       no span holds for every row               wider than the filter: not understood
     not (a < 3)                          {a: [3, …)}                               pushed down to the leaves
 
-Values are kept as they were printed; two bounds of one column compare as numbers if both are numbers, else as text.
+Values are kept as they were printed, and the column's kind is not known here: what is decided holds whether printed
+numbers are compared as numbers or as text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 from lakekeeper.core.workload.workload import EVERYTHING, Filters, Span, union
@@ -91,16 +94,32 @@ def either(parts: Iterable[Meaning]) -> Meaning:
 
 
 def _bounded(found: Iterable[Span]) -> tuple[Span, ...]:
+    """The same spans; if they are too many, their hull as text, and where all are numbers, as numbers.
+
+    Of the two hulls of printed numbers, the one in the order of the column contains the other.
+    """
     listed = tuple(found)
     if len(listed) <= _MOST_SPANS:
         return listed
     if any(s.null or s.lo is None or s.hi is None for s in listed):
         return EVERYTHING
-    lo, hi = listed[0].lo, listed[0].hi
-    for span in listed[1:]:
-        lo = lo if _least(lo, span.lo) else span.lo
-        hi = span.hi if _least(hi, span.hi) else hi
-    return (Span(lo, hi),)
+    bounds = [bound for span in listed for bound in (span.lo, span.hi)]
+    hulls = [Span(min(bounds, key=str), max(bounds, key=str))]
+    numbers = [(number, bound) for bound in bounds if (number := _number(bound)) is not None]
+    if len(numbers) == len(bounds):
+        numbers.sort(key=itemgetter(0))
+        by_number = Span(numbers[0][1], numbers[-1][1])
+        hulls = [by_number, *(hulls if isinstance(bounds[0], str) else ())]
+    return union(hulls)
+
+
+def _number(bound: Any) -> tuple[bool, Decimal] | None:
+    """What sorts a bound among numbers, NaN last; None if it is not a number."""
+    try:
+        number = Decimal(str(bound))
+    except InvalidOperation:
+        return None
+    return (True, Decimal()) if number.is_nan() else (False, number)
 
 
 def _meet(one: Span, other: Span) -> tuple[Span, ...]:
@@ -112,7 +131,9 @@ def _meet(one: Span, other: Span) -> tuple[Span, ...]:
     lo, after = _tighter((one.lo, one.after), (other.lo, other.after), greater=True)
     hi, before = _tighter((one.hi, one.before), (other.hi, other.before), greater=False)
     if lo is not None and hi is not None and lo != hi and not _least(lo, hi):
-        return ()
+        printed = isinstance(lo, str) and isinstance(hi, str)
+        if not (printed and lo <= hi):  # as text, '10' is below '9'
+            return ()
     return (Span(lo, hi, after, before),)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.cost.prediction import explained, files_predicted, scan_error
+from lakekeeper.core.cost.query_ranges import asked_of
+from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.layout.rank_boundaries import curve_index, placed
 from lakekeeper.core.layout.space_filling_curve import CURVES
 from lakekeeper.core.model.blocks import Snapshot
@@ -126,10 +129,49 @@ def test_the_error_counts_only_scans_that_report_how_many_files_they_opened() ->
     snapshot = picture(4)
     scans = [Scan(i, {}, files_read=n) for i, n in enumerate((4, 4, 5, None))]
     seen = collect("t", scans, source="test")
-    assert files_predicted(snapshot, scans[:2], 0) == [4.0, 4.0]
-    assert scan_error(snapshot, seen, 0) == 0.0
-    assert scan_error(snapshot, collect("t", scans[2:3], source="test"), 0) == pytest.approx(0.2)
-    assert scan_error(snapshot, collect("t", scans[3:], source="test"), 0) is None
+    assert files_predicted(reads_of(snapshot, seen, 0), scans[:2]) == [4.0, 4.0]
+    assert error_of(snapshot, seen) == 0.0
+    assert error_of(snapshot, collect("t", scans[2:3], source="test")) == pytest.approx(0.2)
+    assert error_of(snapshot, collect("t", scans[3:], source="test")) is None
+
+
+def error_of(snapshot: Snapshot, seen: Workload) -> float | None:
+    return scan_error(reads_of(snapshot, seen, 0), seen)
+
+
+def test_the_files_of_each_scan_are_those_of_a_workload_of_this_scan_alone() -> None:
+    drawn = "\n".join(f"L0 f{i} {10 * i}----{10 * i + 30} 10MB" for i in range(20))
+    snapshot = parse_blocks(drawn, parse_key("k:int"))
+    spans = [
+        (Span(5, 42),),
+        (Span(None, 70, before=True), Span(150, None)),
+        (Span(null=True),),
+        (Span("x", "x"),),
+        (Span(9, 3),),
+    ]
+    scans = [Scan(i, {"k": s}, ("k",), files_read=i + 1) for i, s in enumerate(spans)]
+    scans += [Scan(9, {}, files_read=7), Scan(9, {"k": (Span(77, 78),)}, understood=False, files_read=7)]
+    together = files_predicted(reads_of(snapshot, collect("t", scans, source="test"), 0), scans)
+    alone = [float(reads_of(snapshot, collect("t", [s], source="test"), 0).share.sum()) for s in scans]
+    assert together == pytest.approx(alone)
+
+
+def test_the_error_of_many_scans_ranks_the_bounds_no_more_often_than_that_of_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranked: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        ranked.append(1)
+        return asked_of(*given)
+
+    monkeypatch.setattr("lakekeeper.core.cost.workload_reads.asked_of", counted)
+    for files_read, expected in ((None, None), (6, 0.0)):
+        ranked.clear()
+        scans = [Scan(i, {"k": (Span(i, i + 1),)}, ("k",), files_read=files_read) for i in range(2, 82)]
+        plan = explain(picture(6), (RANGES,), collect("t", scans, source="test"))
+        assert plan.prediction is not None
+        assert (plan.prediction.error, len(ranked)) == (expected, 1)
 
 
 @pytest.mark.parametrize("layout", CURVES)

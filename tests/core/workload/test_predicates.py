@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +45,24 @@ def test_and_is_the_intersection_and_or_the_union(one: list[Span], other: list[S
 def test_a_long_list_becomes_the_range_that_it_spans() -> None:
     found = spans("a", *(Span(v, v) for v in range(1000)))
     assert found.filters["a"] == (Span(0, 999),)
+
+
+def test_the_range_of_a_long_list_of_printed_numbers_holds_them_as_numbers_and_as_text() -> None:
+    listed = [str(v) for v in range(900, 1157)]
+    found = spans("a", *(Span(v, v) for v in listed)).filters["a"]
+    assert found == (Span("900", "1156"), Span("1000", "999"))
+    assert all(any(s.lo <= v <= s.hi for s in found) for v in listed)
+    big = [str(2**60 + v) for v in range(300, 0, -1)]
+    assert spans("a", *(Span(v, v) for v in big)).filters["a"] == (Span(big[-1], big[0]),)
+
+
+def test_a_range_is_empty_only_if_it_is_as_numbers_and_as_text() -> None:
+    def of(lo: Any, hi: Any) -> Any:
+        return both([compare("a", ">=", lo), compare("a", "<=", hi)]).filters["a"]
+
+    assert of("10", "9") == (Span("10", "9"),)
+    assert of("9", "10") == (Span("9", "10"),)
+    assert of("9", "3") == of(10, 9) == of("b", "a") == ()
 
 
 def test_an_or_over_two_columns_narrows_neither() -> None:
