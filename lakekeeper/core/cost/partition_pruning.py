@@ -4,9 +4,9 @@
     partition  {"day":"2026-01-01"}   no        {"day":"2026-01-02"}   yes: only its blocks can be read
 
 A partition field is identified by its name: that of a column (identity), or the default name of a transform in Iceberg
-(``ts_day``, ``ts_hour``, ``ts_month``, ``ts_year``, ``id_bucket``). The name of a bucket does not show which values it
-holds, so each bucket is read with the probability that it holds one of the requested values. Any other field
-admits every value.
+(``ts_day``, ``ts_hour``, ``ts_month``, ``ts_year``, ``id_bucket``) if its values are numbers, or dates for a day. The
+name of a bucket does not show which values it holds, so each bucket is read with the probability that it holds one of
+the requested values. Any other field admits every value.
 """
 
 from __future__ import annotations
