@@ -150,10 +150,10 @@ def _readings(name: str) -> list[tuple[str, str]]:
 
 
 def _form(span: Span, unit: str) -> str:
-    """How values are compared with the bounds of a span: as moments, dates, numbers or text."""
+    """How values are compared with the bounds of a span: as timestamps, dates, numbers or text."""
     bound = next((b for b in (span.lo, span.hi) if b is not None), "")
     if unit:  # µs, or text with a time of day; otherwise the bounds are dates
-        return "moment" if isinstance(bound, int) or len(str(bound)) > 10 else "date"
+        return "timestamp" if isinstance(bound, int) or len(str(bound)) > 10 else "date"
     if isinstance(bound, int | float) and not isinstance(bound, bool):
         return "number"
     return "numeric text" if _number(str(bound)) else "text"
