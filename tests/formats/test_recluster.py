@@ -56,6 +56,26 @@ def test_a_second_call_opens_no_data_file_and_commits_nothing(lake: Lake) -> Non
     assert lake.on_disk(name) == files
 
 
+@pytest.mark.parametrize(
+    "kind, value",
+    [
+        ("string", "concat('https://www.example.com/p/', lpad(string(pmod(hash(id), 100000)), 6, '0'))"),
+        ("timestamp", "timestamp_seconds(1767225600 + 3600 * pmod(id, 3))"),
+    ],
+    ids=["text", "hour"],
+)
+def test_a_compound_key_with_truncated_bounds_is_sorted_once(lake: Lake, kind: str, value: str) -> None:
+    """Iceberg truncates text after 16 characters, Delta after 32 (not reached here), and times to the millisecond."""
+    name = lake.create(f"id bigint, first {kind}, n int")
+    made = "id", f"{value} AS first", "cast(pmod(hash(id, 7), 100000) AS int) AS n"
+    lake.spark.range(0, 6 * 600, 1, numPartitions=6).selectExpr(*made).writeTo(name).append()
+    lake.table(name).cluster_by("first", "n")
+    often = {"target-file-size-bytes": 5_000, "queries-per-hour": 1_000_000}
+    assert lake.table(name).recluster(options=often).changed
+    for hours in (1, 24, 24 * 30):
+        assert not lake.table(name, hours=hours).recluster(options=often).changed, hours
+
+
 def test_each_input_is_read_once_without_shuffle_or_sampling(lake: Lake) -> None:
     name = lake.overlapping(6, 300)
     table = lake.table(name)
