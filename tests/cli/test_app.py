@@ -353,7 +353,7 @@ def test_rows_expire_only_by_a_rule(run: Run, spark: SparkSession, table: str) -
     done = run("expire-rows", table, *rule, "--yes", "--json").json
     assert (done["status"], done["deleted_rows_count"]) == ("done", 1)
     assert spark.table(table).count() == count + 1
-    assert "no row is expired" in run("expire-rows", table, *rule, "--yes").out
+    assert "no row has expired" in run("expire-rows", table, *rule, "--yes").out
     assert run("expire-rows", table, "--option", "lifecycle.retain=1h", "--yes").code == 2
 
 
