@@ -24,15 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.layout.levels import run_floor
-from lakekeeper.core.layout.ranks import column_ranks
-from lakekeeper.core.layout.snapshot_index import place_of
-from lakekeeper.core.model.blocks import BlockSet, Snapshot
+from lakekeeper.core.layout.snapshot_index import column_line, place_of
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.units import Floats
 
 
-def _distinct(blocks: BlockSet, column: int) -> float:
+def _distinct(snapshot: Snapshot, column: int) -> float:
     """Estimated number of values of a column: its distinct bounds, or its range where nearly all bounds differ."""
-    bounds = column_ranks(blocks, column)[2] - 1
+    blocks, bounds = snapshot.blocks, column_line(snapshot, column)[2] - 1
     if bounds < len(blocks) or not (
         pa.types.is_integer(blocks.lo[column].type) or pa.types.is_date(blocks.lo[column].type)
     ):
@@ -61,7 +60,7 @@ class RunLook:
         values = 1.0
         # The part that truncated bounds leave open counts as one more column.
         for column in range(len(blocks.lo) - (not blurred)):
-            values *= _distinct(blocks, column)
+            values *= _distinct(snapshot, column)
             self._prefixes.append(values)
 
     def of(self, files: Floats, share: Floats) -> Floats:

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakekeeper.core.layout.ranks import column_ranks
-from lakekeeper.core.layout.snapshot_index import table_line
+from lakekeeper.core.layout.snapshot_index import column_line, table_line
 from lakekeeper.core.layout.truncation import truncated_text
 from lakekeeper.core.model.blocks import Bools, Index, Snapshot
 from lakekeeper.core.units import Ints
@@ -31,7 +30,7 @@ class Boxes:
         self._sorted = [np.zeros(len(blocks), np.bool_)]
         self._rank = np.zeros(len(blocks), np.int64)
         if not plain:
-            self._sides = [column_ranks(blocks, c)[:2] for c in range(len(blocks.lo))]
+            self._sides = [column_line(snapshot, c)[:2] for c in range(len(blocks.lo))]
             merged = blocks.level_under(snapshot.key) > 0
             self._sorted = [merged & truncated_text(blocks, c) for c in range(len(blocks.lo))]
             order = np.lexsort([end for lo, hi in reversed(self._sides) for end in (hi, lo)])

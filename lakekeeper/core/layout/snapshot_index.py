@@ -16,7 +16,7 @@ from lakekeeper.core.layout.depth import DepthCurve, depth_curve
 from lakekeeper.core.layout.key_distribution import Line, data_mass, places
 from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.layout.overlap_groups import by_name
-from lakekeeper.core.layout.ranks import Intervals, has_null, rank_blocks
+from lakekeeper.core.layout.ranks import Intervals, column_ranks, has_null, rank_blocks
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.units import Ints
 from lakekeeper.errors import AdapterError
@@ -27,6 +27,11 @@ T = TypeVar("T")
 def place_of(snapshot: Snapshot) -> Ints:
     """A number per block for its (partition, spec)."""
     return _kept(snapshot, "place", lambda: partition_group(snapshot.blocks))
+
+
+def column_line(snapshot: Snapshot, column: int) -> tuple[Ints, Ints, int]:
+    """The ranks of one key column's bounds: see :func:`lakekeeper.core.layout.ranks.column_ranks`."""
+    return _kept(snapshot, f"column {column}", lambda: column_ranks(snapshot.blocks, column))
 
 
 def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
