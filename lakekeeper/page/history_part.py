@@ -150,7 +150,7 @@ def _races(operations: Sequence[Operation]) -> Markup | None:
     ]
     for each in lost[:_RACES]:
         touched = [group for group in each.groups if group.detail is not None]
-        told = dict.fromkeys(f"{group.status}: {group.detail}" for group in touched)
+        outcomes = dict.fromkeys(f"{group.status}: {group.detail}" for group in touched)
         rows.append(
             (
                 at_utc(each.end_ms),
@@ -158,7 +158,7 @@ def _races(operations: Sequence[Operation]) -> Markup | None:
                 f"{each.operation_metrics['conflicts']:,.0f}",
                 f"{each.operation_metrics.get('replayed_rows_count', 0):,.0f}",
                 f"{len(touched):,} of {len(each.groups):,}",
-                tag("span", "; ".join([*told][:3]) or "committed again", class_="why"),
+                tag("span", "; ".join([*outcomes][:3]) or "committed again", class_="why"),
             )
         )
     below = "Other writers committed first. Their deletes were replayed on the new files, or the group was dropped."

@@ -70,10 +70,10 @@ def scan_error(reads: Reads, workload: Workload) -> float | None:
 
     ``reads`` are those of the workload on the current blocks, so the error holds only for scans since the last change.
     """
-    told = [scan for scan in workload.scans if scan.files_read and scan.understood][-_MOST_CHECKED:]
+    reported = [scan for scan in workload.scans if scan.files_read and scan.understood][-_MOST_CHECKED:]
     wrong = [
         abs(files - (scan.files_read or 0)) / (scan.files_read or 1)
-        for scan, files in zip(told, files_predicted(reads, told), strict=True)
+        for scan, files in zip(reported, files_predicted(reads, reported), strict=True)
     ]
     return round(float(median(wrong)), 4) if wrong else None
 
