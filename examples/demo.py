@@ -54,7 +54,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Measurement:
     """The state of one table. ``rows`` is its fingerprint: the number of rows and the sum of their hashes."""
 
     information: ClusteringInformation
@@ -67,9 +67,9 @@ class Story:
     """One table before and after."""
 
     side: Side
-    before: Picture
+    before: Measurement
     report: MergeReport
-    after: Picture
+    after: Measurement
 
 
 def main() -> int:
@@ -120,18 +120,20 @@ def _recluster(spark: SparkSession, side: Side, console: Console) -> Story:
     console.rule(f"[bold]{side.title}[/]  {_shown(side.name)}", align="left")
     table = lk.table(spark, side.name)
     table.cluster_by(KEY)
-    before = _picture(spark, side)
+    before = _measure(spark, side)
     console.print(str(table.plan()), soft_wrap=True, markup=False)
     console.print()
     report = table.recluster(final=True)
     console.print(str(report), soft_wrap=True, markup=False)
     console.print()
-    return Story(side, before, report, _picture(spark, side))
+    return Story(side, before, report, _measure(spark, side))
 
 
-def _picture(spark: SparkSession, side: Side) -> Picture:
+def _measure(spark: SparkSession, side: Side) -> Measurement:
     information = lk.table(spark, side.name).clustering_information()
-    return Picture(information, tuple(_reading(spark, side, query) for query in QUERIES), _rows(spark, side))
+    return Measurement(
+        information, tuple(_reading(spark, side, query) for query in QUERIES), _rows(spark, side)
+    )
 
 
 def _reading(spark: SparkSession, side: Side, predicate: str) -> Reading:
@@ -183,8 +185,8 @@ def _compare(console: Console, stories: list[Story]) -> None:
 
 def _measures(stories: list[Story]) -> dict[str, list[str]]:
     """Label → one text for each column."""
-    pictures = [p for story in stories for p in (story.before, story.after)]
-    infos = [p.information for p in pictures]
+    measurements = [p for story in stories for p in (story.before, story.after)]
+    infos = [p.information for p in measurements]
     rows = {
         "data files": [f"{i.total_partition_count:,}" for i in infos],
         "bytes": [size(i.total_bytes) for i in infos],
@@ -197,7 +199,7 @@ def _measures(stories: list[Story]) -> dict[str, list[str]]:
         "[dim]Spark reports as read for[/]": [""] * len(infos),
     }
     for number, query in enumerate(QUERIES):
-        read = [p.readings[number] for p in pictures]
+        read = [p.readings[number] for p in measurements]
         rows[f"  {query}"] = [
             f"{r.files} {'file' if r.files == 1 else 'files'}\n{size(r.bytes)}" for r in read
         ]
@@ -212,7 +214,7 @@ def _histogram(information: ClusteringInformation) -> str:
 
 def _judge(console: Console, stories: list[Story]) -> bool:
     """Say whether all is as it should be."""
-    prints = {picture.rows for story in stories for picture in (story.before, story.after)}
+    prints = {measurement.rows for story in stories for measurement in (story.before, story.after)}
     count, total = stories[0].after.rows
     fewer = all(
         new.files < old.files

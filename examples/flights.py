@@ -92,20 +92,20 @@ def create(spark: SparkSession, side: Side, schema: pa.Schema) -> None:
 
 
 def fill(
-    spark: SparkSession, both: tuple[Side, ...], year: list[pa.Table], tell: Callable[[str], None]
+    spark: SparkSession, both: tuple[Side, ...], year: list[pa.Table], progress: Callable[[str], None]
 ) -> None:
     """365 appends of one file each, and a DELETE of the cancelled flights of each quarter, into each table.
 
-    The tables are written side by side, since a small commit is mostly waiting. ``tell`` hears of each append.
+    The tables are written side by side, since a small commit is mostly waiting. ``progress`` hears of each append.
     """
     for side in both:
         create(spark, side, year[0].schema)
     with ThreadPoolExecutor(len(both)) as pool:
-        for done in [pool.submit(_fill, spark, side, year, tell) for side in both]:
+        for done in [pool.submit(_fill, spark, side, year, progress) for side in both]:
             done.result()
 
 
-def _fill(spark: SparkSession, side: Side, year: list[pa.Table], tell: Callable[[str], None]) -> None:
+def _fill(spark: SparkSession, side: Side, year: list[pa.Table], progress: Callable[[str], None]) -> None:
     for number, day in enumerate(year, start=1):
         spark.createDataFrame(day).coalesce(1).writeTo(side.sql).append()
         month = day["month"][0].as_py()
@@ -113,4 +113,4 @@ def _fill(spark: SparkSession, side: Side, year: list[pa.Table], tell: Callable[
         if ends and month % 3 == 0:
             quarter = f"month BETWEEN {month - 2} AND {month}"
             spark.sql(f"DELETE FROM {side.sql} WHERE {quarter} AND dep_time IS NULL")
-        tell(side.title)
+        progress(side.title)

@@ -559,7 +559,7 @@ class Table:
         Money is computed from the confs ``cost.per-core-hour`` and ``cost.per-gb-written``. Raises as :meth:`history`.
         """
         options = self.options(lenient=True).history
-        since_ms = arguments.moment_ms(since, "since")
+        since_ms = arguments.time_ms(since, "since")
         table = self._context.recorder.table
         done = configured_store(options).operations(table, since_ms=since_ms, details=False)
         return costs_of(done, prices_of(options))

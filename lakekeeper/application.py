@@ -158,7 +158,7 @@ class _Runs:
         self._spark, self._settings = spark, settings
         self._backoffs, self._memory = Backoffs.between(settings.pause_seconds), fleet_memory(spark)
         self._alerts = Alerts(settings.alert_command)
-        self._heard: deque[str] = deque(maxlen=_MOST_TEXTS)
+        self._observed: deque[str] = deque(maxlen=_MOST_TEXTS)
         self._doubtful: list[str] = []  # observed during a pass, of tables that the pass changed
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
@@ -187,8 +187,8 @@ class _Runs:
             await_listeners(self._spark)
         with self._ending:
             self._stop()
-            self._heard.extend(self._doubtful)
-            if self._heard and not self._over():
+            self._observed.extend(self._doubtful)
+            if self._observed and not self._over():
                 self._early()
 
     def _over(self) -> bool:
@@ -196,17 +196,17 @@ class _Runs:
 
     def _wrote(self, text: str) -> None:
         with self._lock:
-            self._heard.append(text)
+            self._observed.append(text)
             self.writes_seen += 1
         self.service.sooner()
 
     def _take(self) -> str:
         """The texts of writes observed since the last call."""
         with self._lock:
-            heard = "\n".join(self._heard)
-            self._heard.clear()
+            observed = "\n".join(self._observed)
+            self._observed.clear()
             self._doubtful = []
-        return heard
+        return observed
 
     def _whole(self) -> AutoReport:
         self._take()
@@ -217,8 +217,8 @@ class _Runs:
 
     def _early(self) -> AutoReport | None:
         """A pass over the tables that were written; None if none of them is maintained."""
-        heard = self._take()
-        report = self._pass(lambda name: any(alias in heard for alias in self._known_as(name)))
+        observed = self._take()
+        report = self._pass(lambda name: any(alias in observed for alias in self._known_as(name)))
         return report if report.tables else None
 
     def _pass(self, only: Callable[[str], bool]) -> AutoReport:
@@ -243,10 +243,10 @@ class _Runs:
             await_listeners(self._spark)
         own = [alias for table in tables for alias in self._known_as(table)]
         with self._lock:
-            heard, self._doubtful = list(self._heard), []
-            self._heard.clear()
-            for text in heard:
-                (self._doubtful if any(alias in text for alias in own) else self._heard).append(text)
+            observed, self._doubtful = list(self._observed), []
+            self._observed.clear()
+            for text in observed:
+                (self._doubtful if any(alias in text for alias in own) else self._observed).append(text)
 
     def _known_as(self, name: str) -> tuple[str, ...]:
         """The names of a table in plans and sinks; empty if the table cannot be resolved now."""

@@ -56,8 +56,8 @@ def merge_request(
     named = options.table.policies if verb == "recluster" or options.origins["policy"] == "call" else ()
     named_columns, layout = columns_and_layout(columns)
     # The adapter reads the property itself, which may identify its columns by more than their names.
-    standing = options.table.cluster_by if options.origins["cluster-by"] != "property" else None
-    fallback, fallback_layout = parse_layout(standing or "")
+    own_key = options.table.cluster_by if options.origins["cluster-by"] != "property" else None
+    fallback, fallback_layout = parse_layout(own_key or "")
     return Request(
         verb=verb,
         policies=find_policies(named or VERB_POLICIES[verb]),
@@ -134,7 +134,7 @@ def retention(hours: float | str | None, older_than: datetime | None) -> tuple[i
     """The age and the time that a vacuum of a call keeps, in milliseconds; raises OptionError if both are given."""
     if hours is not None and older_than is not None:
         raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
-    return age_ms(hours), moment_ms(older_than)
+    return age_ms(hours), time_ms(older_than)
 
 
 def age_ms(hours: float | str | None) -> int | None:
@@ -145,11 +145,11 @@ def age_ms(hours: float | str | None) -> int | None:
         raise OptionError("retention_hours", hours, error.expected) from None
 
 
-def moment_ms(moment: datetime | None, name: str = "older_than") -> int | None:
+def time_ms(when: datetime | None, name: str = "older_than") -> int | None:
     """A time (UTC if it has no zone) as milliseconds since the epoch; raises OptionError."""
-    if moment is None:
+    if when is None:
         return None
-    if not isinstance(moment, datetime):
-        raise OptionError(name, moment, "a datetime")
-    at = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    if not isinstance(when, datetime):
+        raise OptionError(name, when, "a datetime")
+    at = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
     return int(at.timestamp() * 1000)

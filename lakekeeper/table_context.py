@@ -13,7 +13,7 @@ from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession
 from lakekeeper.engine.vacuum.job import VacuumRequest
 from lakekeeper.history.recorder import Recorder
@@ -48,7 +48,7 @@ class TableContext:
 
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
         """The options in force. Raises OptionError; with ``lenient`` not for table properties."""
-        properties = patiently(self.session.properties, self.clock, BEFORE_WORK)
+        properties = retried(self.session.properties, self.clock, SHORT_PAUSES)
         return table_options(self.spark, self.name.text, properties, call, lenient=lenient)
 
     def request(

@@ -202,7 +202,7 @@ def _lineage(state: State) -> tuple[FileColumn, ...]:
     if None in names:
         raise _Refused("row tracking without columns for ids")
     return tuple(
-        FileColumn(str(name), "int64", stands_for=what)
+        FileColumn(str(name), "int64", replaces_null=what)
         for name, what in zip(names, (ROW_ID, VERSION), strict=True)
     )
 

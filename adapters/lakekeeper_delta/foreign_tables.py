@@ -21,8 +21,8 @@ _OTHERS = ("_delta_log", ".hoodie")
 _METADATA = ".metadata.json"
 
 
-def strangers(log: Log, disk: Disk, name: TableName, runs: Sequence[str] | None) -> list[str]:
-    """See ``spi.Storage.strangers``."""
+def find(log: Log, disk: Disk, name: TableName, runs: Sequence[str] | None) -> list[str]:
+    """See ``spi.Storage.find``."""
     below = [disk.root] if runs is None else [f"{disk.root}/{run}" for run in runs]
     return sorted({*_inside(disk, below), *_around(disk), *_in_catalog(log, disk, name)})
 

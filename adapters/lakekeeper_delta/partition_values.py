@@ -45,11 +45,11 @@ def refuse_repeated(log: Log, state: State, adds: Iterable[Any]) -> None:
     """Raise Unsupported if Delta's writer would change the value of a file, when it writes rows of several files."""
     from pyspark.sql import functions as F
 
-    moments = _timestamps(state)
-    if not moments:
+    timestamps = _timestamps(state)
+    if not timestamps:
         return
     values = [_values(add) for add in adds]
-    for name in moments:
+    for name in timestamps:
         texts = {text for each in values if (text := each.get(physical_name(state, name)))}
         at = F.col("text").cast("timestamp")
         rows = log.jvm.from_arrow(pa.table({"text": pa.array(sorted(texts), pa.string())}))

@@ -107,8 +107,8 @@ class DeltaRestores:
             known = _carried(log, now, since, run_id, done=done)
             if known is not None:
                 return Commit(known, run_id, (), ())
-            moment = log.jvm.some(time.time_ns() // 1_000_000)
-            token = log.delta.actions.SetTransaction(run_id, _VERSION, moment)
+            now_ms = log.jvm.some(time.time_ns() // 1_000_000)
+            token = log.delta.actions.SetTransaction(run_id, _VERSION, now_ms)
             outputs = [described(log, action)[0] for action in copies.native.actions]
             metrics = {
                 "numFiles": len(outputs),

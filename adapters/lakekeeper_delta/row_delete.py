@@ -145,12 +145,12 @@ def keep(log: Log, prepared: Prepared, paths: Collection[str], snapshot: Snapsho
     state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
     feed = state.switched_on("enableChangeDataFeed")
 
-    def stands(one: _Gone) -> bool:
+    def is_valid(one: _Gone) -> bool:
         if one.copy is not None:
             return not state.masks_rows and (one.feed is not None) == feed
         return one.vector is None or state.masks_rows
 
-    gone = {path: one for path, one in prepared.native.items() if path in paths and stands(one)}
+    gone = {path: one for path, one in prepared.native.items() if path in paths and is_valid(one)}
     return Prepared({path: prepared.rows[path] for path in gone}, _files(gone.values()), gone)
 
 

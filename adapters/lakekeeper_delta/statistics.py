@@ -119,7 +119,7 @@ def _bounds(indexed: Indexed, kind: str, stats: ColumnStats, rows: int) -> tuple
     if not kind.startswith(("date", "timestamp")):
         return str(stats.lo), str(stats.hi)
     try:
-        return _moment(kind, stats.lo), _moment(kind, stats.hi)
+        return _iso(kind, stats.lo), _iso(kind, stats.hi)
     except OverflowError:  # beyond the years from 1 to 9999
         return None
 
@@ -151,7 +151,7 @@ def _decimal(number: int, scale: int) -> str:
     return f"{Decimal(number).scaleb(-scale, _PRECISION):f}"
 
 
-def _moment(kind: str, value: int) -> str:
+def _iso(kind: str, value: int) -> str:
     if kind == "date":
         return json.dumps((_EPOCH + dt.timedelta(days=value)).date().isoformat())
     text = (_EPOCH + dt.timedelta(milliseconds=value // 1000)).isoformat(timespec="milliseconds")

@@ -217,10 +217,10 @@ class DeltaStorage:
         """Write a checkpoint; see ``metadata.compact_metadata``."""
         return metadata.compact_metadata(self._log, dry_run=dry_run)
 
-    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+    def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         """LIST: other tables in or around the table's folder, or the folders of runs."""
         with self._answering("its folders"):
-            return foreign_tables.strangers(self._log, self._disk, self._identifier, runs)
+            return foreign_tables.find(self._log, self._disk, self._identifier, runs)
 
     def _own_age(self, state: State) -> int | None:
         """The retention that the table sets, as Delta parses it; None if it sets none."""

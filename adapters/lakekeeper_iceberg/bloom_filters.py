@@ -35,16 +35,16 @@ class IcebergBloomFilters:
 
     def _wanted(self, table: Any) -> dict[str, str]:
         """Column (Spark SQL spelling) → path in the Parquet schema."""
-        asked = {
+        requested = {
             name.removeprefix(_COLUMN)
             for name, value in self._jvm.text_map(table.properties()).items()
             if name.startswith(_COLUMN) and value.lower() == "true"
         }
-        if not asked:
+        if not requested:
             return {}
         fields = SchemaFields(self._jvm, table.schema()).by_id.values()
         return {
             KeyColumn(field.path, "", "").name: ".".join(field.path)
             for field in fields
-            if isinstance(field.type, str) and ".".join(field.path) in asked
+            if isinstance(field.type, str) and ".".join(field.path) in requested
         }

@@ -59,8 +59,8 @@ _DELETED_ROWS = 20_000_000  # positions that travel with a task
 _SHADED = "org.apache.iceberg.shaded.org.apache.parquet.hadoop"
 _WITH_LINEAGE = 3  # the table format that has row ids
 _LINEAGE = (  # reserved field ids of the Iceberg spec
-    FileColumn("_row_id", "int64", 2147483540, by_id=True, stands_for=ROW_ID),
-    FileColumn("_last_updated_sequence_number", "int64", 2147483539, by_id=True, stands_for=VERSION),
+    FileColumn("_row_id", "int64", 2147483540, by_id=True, replaces_null=ROW_ID),
+    FileColumn("_last_updated_sequence_number", "int64", 2147483539, by_id=True, replaces_null=VERSION),
 )
 _PARQUET_IO = "org.apache.iceberg.parquet.ParquetIO"
 _DATA_FILE = "org.apache.iceberg.DataFile"

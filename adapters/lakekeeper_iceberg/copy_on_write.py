@@ -9,7 +9,7 @@ from lakekeeper_iceberg import staging
 from lakekeeper_iceberg.native import Iceberg
 
 
-def anew(
+def live_copies(
     jvm: Iceberg,
     table: Any,
     masked: Sequence[tuple[Any, Any]],

@@ -51,7 +51,7 @@ def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) 
                 found.add(info.path.rpartition("/")[0])
             elif _METADATA.search(info.path) and path_key(info.path) not in known:
                 unclear.append(info.path)
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-strangers") as pool:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-foreign-tables") as pool:
         for path, strange in zip(
             unclear, pool.map(lambda path: _is_strange(disk, path, uuid), unclear), strict=True
         ):
@@ -91,8 +91,10 @@ def in_catalogs(
         if meets(place.location, roots):
             found.add(f"{place} at {place.location}")
         for name, root in place.declared.items():
-            lies = meets(root, roots) if folders is None else any(within(root, folder) for folder in folders)
-            if lies:
+            overlaps = (
+                meets(root, roots) if folders is None else any(within(root, folder) for folder in folders)
+            )
+            if overlaps:
                 found.add(f"{place}, whose {name} is {root}")
     return found
 

@@ -16,7 +16,7 @@ from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Lost, Places, Traces
 from lakekeeper_iceberg import lost_rows, point_lookup, staging
 from lakekeeper_iceberg.block_tracking import Follower
-from lakekeeper_iceberg.copy_on_write import anew
+from lakekeeper_iceberg.copy_on_write import live_copies
 from lakekeeper_iceberg.lost_positions import Before, find_lost, have_row_ids
 from lakekeeper_iceberg.lost_rows import Scans
 from lakekeeper_iceberg.native import Iceberg
@@ -162,7 +162,7 @@ class Replays:
             return _Made(tuple(files[o.path] for o in alive), tuple(outputs), kept, mask_of)
         by_id = have_row_ids(at.table, at.reads(base).values())
         deletes = [(files[path], delete) for path, delete in mask_of.items()]
-        copied = anew(self.jvm, at.table, deletes, written.paths, run, row_ids=by_id)
+        copied = live_copies(self.jvm, at.table, deletes, written.paths, run, row_ids=by_id)
         made = [new for o in alive for new in copied.get(o.path, [files[o.path]])]
         return _Made(tuple(made), staging.outputs_of(made), {}, {})
 

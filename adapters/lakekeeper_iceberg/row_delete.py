@@ -18,7 +18,7 @@ from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected
 from lakekeeper.spi import Held, Prepared
 from lakekeeper_iceberg.commit import RowChange
-from lakekeeper_iceberg.copy_on_write import anew
+from lakekeeper_iceberg.copy_on_write import live_copies
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import NO_FORM, Planner, expression
 from lakekeeper_iceberg.position_deletes import (
@@ -152,7 +152,7 @@ class Preparation:
     def _copied(self, masks: Sequence[Mask]) -> dict[str, _Gone]:
         made = write_masks(self.jvm, self.table, masks, self.run)
         pairs = list(zip((m.file for m in masks), in_order(self.jvm, masks, made), strict=True))
-        copies = anew(self.jvm, self.table, pairs, made.paths, self.run)
+        copies = live_copies(self.jvm, self.table, pairs, made.paths, self.run)
         return {m.path: _Gone(m.file, copies=tuple(copies[m.path])) for m in masks}
 
     def _alone(self, deletes: Any) -> Iterator[Any]:

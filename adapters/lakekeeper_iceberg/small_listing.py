@@ -99,18 +99,18 @@ def list_manifests(
     metadata = table.operations().current()
     if int(metadata.formatVersion()) < 2:
         return None  # sequence numbers say when a file was added
-    asked = [_metric(metadata.schema(), name) for name in metrics]
+    requested = [_metric(metadata.schema(), name) for name in metrics]
     specs = jvm.items(metadata.specs())
     parts = _partition(jvm, specs[0]) if len(specs) == 1 else None
-    if parts is None or not all(each.known for each in asked):
+    if parts is None or not all(each.known for each in requested):
         return None
     few = _few(jvm, jvm.array_list(manifests) if isinstance(manifests, Sequence) else manifests)
     if few is None:
         return None
     added = _snapshots(jvm, metadata)
     try:
-        data = _read(jvm, table, [m for m in few if not m.deletes], parts, asked, deletes=False)
-        deletes = _read(jvm, table, [m for m in few if m.deletes], parts, asked, deletes=True)
+        data = _read(jvm, table, [m for m in few if not m.deletes], parts, requested, deletes=False)
+        deletes = _read(jvm, table, [m for m in few if m.deletes], parts, requested, deletes=True)
     except _Unlike:
         return None
     return data.append_column("snapshot_id", _added(data, added)), deletes.append_column(

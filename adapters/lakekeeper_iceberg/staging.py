@@ -244,8 +244,8 @@ def _row_group_bytes(properties: Mapping[str, str], most: int) -> int:
     close small files at half the target size or less, and the next compaction would rewrite them. Row groups of a
     quarter of the target, on the other hand, cost it a fifth of its CPU if the table has a hundred columns.
     """
-    asked = int(properties.get(_ROW_GROUP) or _ROW_GROUP_DEFAULT)
-    return max(1, min(asked, most))
+    configured = int(properties.get(_ROW_GROUP) or _ROW_GROUP_DEFAULT)
+    return max(1, min(configured, most))
 
 
 def own_paths(jvm: Iceberg, table: Any, paths: Iterable[str]) -> list[str]:

@@ -177,7 +177,7 @@ class IcebergStorage:
         self.refresh()
         return folding.compact_metadata(self.jvm, self.table(), self.name, dry_run=dry_run)
 
-    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+    def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         disk, base, roots = self._disk(), self.table().operations().current(), self.grounds.roots
         folders = None if runs is None else self._run_folders(runs)
         listed = roots if folders is None else folders

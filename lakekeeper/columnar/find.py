@@ -29,7 +29,7 @@ MOST_ROWS = 100_000
 """Most lost rows that one search accepts."""
 MOST_BYTES = 256 << 20
 """Stored bytes of column chunks that one search may read."""
-_TELLING = 4.0  # encoded bytes per row from which a column is assumed to distinguish most rows
+_SELECTIVE = 4.0  # encoded bytes per row from which a column is assumed to distinguish most rows
 _NUMBERED = 1.5  # values per row between a column's bounds, below which it is assumed to number the rows
 _LOOKED_AT = 32  # columns whose statistics are compared if the outputs have no key
 _MICROSECONDS = (
@@ -167,7 +167,7 @@ class _Search:
         if not shared:
             raise Declined("no column is stored in the same way by all files")
         narrowing = self._narrowing(self._key(identity) or self._least_overlapping(shared))
-        compared = self._compare(narrowing, self._most_telling_first(shared))
+        compared = self._compare(narrowing, self._most_selective_first(shared))
         return narrowing.settled(interchangeable=identity.whole and compared == len(identity.columns))
 
     def _compare(self, narrowing: Narrowing, columns: Sequence[_Shared]) -> int:
@@ -251,7 +251,7 @@ class _Search:
         chosen = best(places, self._outputs, {i: each.outputs for i, each in enumerate(flat)})
         return [flat[chosen]] if chosen is not None else []
 
-    def _most_telling_first(self, shared: Sequence[_Shared]) -> list[_Shared]:
+    def _most_selective_first(self, shared: Sequence[_Shared]) -> list[_Shared]:
         """Columns already read first, then those that distinguish rows with few bytes, then less selective ones.
 
         If values are spread evenly over their bounds, a lost row shares its value with rows ÷ span other rows; if the
@@ -265,7 +265,7 @@ class _Search:
             if each.column in self._values:
                 return 0, width
             values = span([file.bounds(g, each.outputs[i]) for i, file in sample for g in range(file.groups)])
-            if width < _TELLING or (values is not None and values < rows):
+            if width < _SELECTIVE or (values is not None and values < rows):
                 return 4, -width
             if values is None:
                 return 3, width

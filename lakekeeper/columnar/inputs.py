@@ -355,7 +355,7 @@ class Inputs:
 
     def _filled(self, group: Group, column: int, values: Any) -> Any:
         """The values, with ids and versions of rows that do not store them. Raises Declined if one is not known."""
-        what = self._merge.columns[column].stands_for
+        what = self._merge.columns[column].replaces_null
         if not what or not values.null_count:
             return values
         given = self._merge.inputs[group.file]

@@ -82,9 +82,9 @@ def _share(bounds: Sequence[Bounds]) -> float:
     """The share of row groups that a row group overlaps, on average."""
     if not bounds or any(b.lo is None for b in bounds):
         return 1.0
-    los, his = sorted(b.lo for b in bounds), sorted(b.hi for b in bounds)
-    begun = np.array([bisect_right(los, b.hi) for b in bounds])
-    ended = np.array([bisect_left(his, b.lo) for b in bounds])
+    lows, highs = sorted(b.lo for b in bounds), sorted(b.hi for b in bounds)
+    begun = np.array([bisect_right(lows, b.hi) for b in bounds])
+    ended = np.array([bisect_left(highs, b.lo) for b in bounds])
     return float((begun - ended).mean()) / len(bounds)
 
 

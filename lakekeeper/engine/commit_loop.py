@@ -106,7 +106,7 @@ class CommitLoop:
         """Report a lost attempt and prepare the next one. Raises Conflict if no attempt is left."""
         retry = retry or Retry()
         why = Reason.of(Code.CONFLICT, error=str(conflict), winner=conflict.winner)
-        self.events.tell("conflict", attempt=self.lost, dropped=0, replayed=0, reason=why)
+        self.events.emit("conflict", attempt=self.lost, dropped=0, replayed=0, reason=why)
         self.start()
         self.lost += 1
         self.counted += retry.counts

@@ -23,8 +23,8 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
-from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
+from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.errors import Conflict, Unknown
 from lakekeeper.spi import Adapter, Computed, Observer, Outdated, Runner
 
@@ -46,7 +46,7 @@ def compute_statistics(
     clock = clock or Clock()
     started_ms = clock.now_ms()
     min_ratio = options.statistics.min_changed_ratio
-    found = patiently(lambda: adapter.statistics.find(columns, min_ratio), clock, BEFORE_WORK)
+    found = retried(lambda: adapter.statistics.find(columns, min_ratio), clock, SHORT_PAUSES)
     work = _Work(adapter, runner, options, clock, observer, found)
     if not dry_run and found.files:
         adapter.require_writable(options)
@@ -98,14 +98,14 @@ class _Work:
     def _part(self, outdated: Outdated, most_bytes: int, number: int) -> Outdated:
         run_id, statistics = f"{self.operation}-{number}", self.adapter.statistics
         events = Events(self.adapter.table, run_id, self.observer)
-        events.tell("planned", files=outdated.files, bytes=outdated.bytes)
+        events.emit("planned", files=outdated.files, bytes=outdated.bytes)
         read = replace(self.adapter.version(), version=outdated.version)
         timeout_ms = self.options.vacuum.lease_timeout_ms
-        with at_work(self.adapter, run_id, read, self.clock, timeout_ms) as registration:
+        with registered_run(self.adapter, run_id, read, self.clock, timeout_ms) as registration:
             with self.runner.working(run_id, f"{self.adapter.table}: statistics of {outdated.files:,} files"):
                 computed = statistics.compute(outdated, most_bytes, run_id)
             self.read_bytes += computed.bytes
-            events.tell("written", files=computed.files)
+            events.emit("written", files=computed.files)
             try:
                 version = self._commit(computed, events, registration)
             except (Halted, Unknown):
@@ -117,7 +117,7 @@ class _Work:
             statistics.discard(computed)
         else:
             self._note(computed, run_id, version)
-            events.tell("committed", version=version, files=computed.files)
+            events.emit("committed", version=version, files=computed.files)
         return computed.rest
 
     def _commit(self, computed: Computed, events: Events, registration: Registration) -> int | None:
@@ -128,13 +128,13 @@ class _Work:
         landed = partial(statistics.landed, computed, run_id)
 
         def attempt() -> int | None:
-            events.tell("before_commit", attempt=loop.lost, files=computed.files)
+            events.emit("before_commit", attempt=loop.lost, files=computed.files)
             registration.require()
             return statistics.commit(computed, run_id)
 
         def after(lost: Conflict) -> int | Retry:
             try:
-                version = patiently(landed, self.clock)
+                version = retried(landed, self.clock)
             except Exception as error:
                 raise self._unknown(run_id, lost) from error
             return Retry() if version is None else version

@@ -41,7 +41,7 @@ class Events:
     run_id: str
     observer: Observer | None = None
 
-    def tell(self, phase: str, **info: Any) -> None:
+    def emit(self, phase: str, **info: Any) -> None:
         """Announce ``phase`` (one of ``spi.PHASES``)."""
         if phase not in PHASES:
             raise ValueError(f"unknown phase {phase!r}")

@@ -27,9 +27,9 @@ from lakekeeper.errors import (
 
 T = TypeVar("T")
 
-BEFORE_WORK = (0.2, 1.0)
+SHORT_PAUSES = (0.2, 1.0)
 """Pauses in seconds as long as a failed run would lose nothing: a lasting error is raised soon."""
-AT_WORK = (0.2, 1.0, 4.0, 10.0, 20.0)
+LONG_PAUSES = (0.2, 1.0, 4.0, 10.0, 20.0)
 """Pauses in seconds once there are finished groups to lose."""
 _FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
 """Errors of the code itself: a further call ends as the first did."""
@@ -40,20 +40,20 @@ NOT_COMMITTED = (OptionError, Rejected, Unsupported)
 """Errors of a commit that prove that nothing was committed: a catalog may apply one and report that it lost."""
 
 
-def patiently(ask: Callable[[], T], clock: Clock, pauses: Sequence[float] = AT_WORK) -> T:
-    """The result of ``ask``, which is called again after each pause while it fails.
+def retried(call: Callable[[], T], clock: Clock, pauses: Sequence[float] = LONG_PAUSES) -> T:
+    """The result of ``call``, which is called again after each pause while it fails.
 
     Raises the error of the last call. A definite error (a conflict, a bad option, an unsupported feature), or a fault
     of the code, is raised at once.
     """
     for pause in pauses:
         try:
-            return ask()
+            return call()
         except Exception as error:  # noqa: PERF203  # each pass waits: the block costs nothing beside that
             if isinstance(error, _FINAL):
                 raise
             clock.wait(pause)
-    return ask()
+    return call()
 
 
 def sent(send: Callable[[], T], table: str, clock: Clock, ready: Callable[[], None]) -> T:
@@ -69,7 +69,7 @@ def sent(send: Callable[[], T], table: str, clock: Clock, ready: Callable[[], No
         try:
             return send()
         except Rejected as error:
-            pauses = AT_WORK if isinstance(error, NotSent) else BEFORE_WORK
+            pauses = LONG_PAUSES if isinstance(error, NotSent) else SHORT_PAUSES
             if tries >= len(pauses):
                 raise
             clock.wait(pauses[tries])

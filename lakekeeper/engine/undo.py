@@ -21,8 +21,8 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
-from lakekeeper.engine.state.leases import Registration, at_work, registered
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
+from lakekeeper.engine.state.leases import Registration, registered, registered_run
 from lakekeeper.engine.trash.entries import entries_with
 from lakekeeper.errors import Conflict, OptionError, UndoError, Unknown
 from lakekeeper.spi import Adapter, Commit, Observer, Reversal, Undone
@@ -49,7 +49,7 @@ def undo(
     clock = clock or Clock()
     started = clock.now_ms()
     name = _name_of(run)
-    found = patiently(lambda: adapter.undos.find(name), clock, BEFORE_WORK)
+    found = retried(lambda: adapter.undos.find(name), clock, SHORT_PAUSES)
     if isinstance(found, Reversal):
         _require_files(adapter, name, found, clock)
         if dry_run:
@@ -93,7 +93,9 @@ def _committed(
     # Registered as a reader of the version before the run, whose files a vacuum must leave alone.
     read = replace(adapter.version(), version=found.before)
     try:
-        with at_work(adapter, new_run_id(), read, clock, options.vacuum.lease_timeout_ms) as registration:
+        with registered_run(
+            adapter, new_run_id(), read, clock, options.vacuum.lease_timeout_ms
+        ) as registration:
             work = _Undo(adapter, name, found, options, events, clock, registration)
             return work.run()
     except Halted as halted:
@@ -120,27 +122,27 @@ class _Undo:
         if isinstance(self.found, Reversal):
             _require_no_vacuum(self.adapter, self.found, self.options, self.clock)
         commit = self.loop.run(self._attempt, self._after, self._settle)
-        self.events.tell("committed", version=commit.version)
+        self.events.emit("committed", version=commit.version)
         return self.found, commit
 
     def _attempt(self) -> Commit:
         if isinstance(self.found, Undone):
             return Commit(self.found.version, self.events.run_id, (), ())
-        self.events.tell("before_commit", attempt=self.loop.lost, files=len(self.found.restored))
+        self.events.emit("before_commit", attempt=self.loop.lost, files=len(self.found.restored))
         self.registration.require()
         _require_files(self.adapter, self.name, self.found, self.clock)
         return self.adapter.undos.commit(self.found, self.events.run_id)
 
     def _after(self, lost: Conflict) -> Commit | Retry:
         try:
-            version = patiently(self._landed, self.clock)
+            version = retried(self._landed, self.clock)
         except Exception as error:
             raise self._unknown(lost) from error
         return self._proof(version) if version is not None else Retry(resume=self._look_again)
 
     def _look_again(self) -> None:
         """Check the run again on the newest version. Raises UndoError naming the commit that came in between."""
-        self.found = patiently(lambda: self.adapter.undos.find(self.name), self.clock)
+        self.found = retried(lambda: self.adapter.undos.find(self.name), self.clock)
 
     def _settle(self, doubt: Unknown) -> Commit:
         version = settled(self._landed, self.clock)
@@ -170,7 +172,7 @@ def _require_files(adapter: Adapter[Any], name: RunName, found: Reversal, clock:
             "deleting the files that it replaced; nothing was written. Recluster or compact with other options instead",
         )
     paths = [*found.restored, *found.needed]
-    gone = patiently(lambda: adapter.storage.missing(paths), clock) if paths else set()
+    gone = retried(lambda: adapter.storage.missing(paths), clock) if paths else set()
     if not gone:
         return
     entries = entries_with(adapter, gone)
@@ -200,7 +202,7 @@ def _require_no_vacuum(adapter: Adapter[Any], found: Reversal, options: Options,
             and adapter.storage.same_table(intent.table_uuid, intent.read_version)
         ]
 
-    if vacuums := patiently(deleting, clock, BEFORE_WORK):
+    if vacuums := retried(deleting, clock, SHORT_PAUSES):
         raise UndoError(
             adapter.table,
             f"vacuum {', '.join(vacuums)} is deleting files of the table; nothing was written. Undo the run again when "

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.retries import retried
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.spi import Adapter
 
@@ -22,7 +22,7 @@ def require_written(adapter: Adapter[Any], paths: Sequence[str], clock: Clock) -
     if not paths:
         return
     try:
-        gone = patiently(lambda: adapter.storage.missing(paths), clock)
+        gone = retried(lambda: adapter.storage.missing(paths), clock)
     except AdapterError as error:
         raise Rejected(
             f"{adapter.table}: whether the {len(paths):,} new files are still there is unknown, so nothing was "

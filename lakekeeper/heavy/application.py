@@ -117,14 +117,14 @@ class Application:
     def _run(self, number: int, call: HeavyCall) -> None:
         runs: dict[str, None] = {}
 
-        def tell(phase: str, info: Mapping[str, Any]) -> None:
+        def report_phase(phase: str, info: Mapping[str, Any]) -> None:
             runs[str(info["run_id"])] = None
             facts = {name: value for name, value in info.items() if isinstance(value, int | float | str)}
             self._answers.say(id=number, phase=phase, info=facts)
 
         try:
             self._set(call.confs)
-            plain = _carry_out(self._spark, call, tell)
+            plain = _carry_out(self._spark, call, report_phase)
             used = core_seconds(self._spark, list(runs)) if runs else 0.0
             self._answers.say(id=number, report=plain, core_seconds=used)
         except Exception as error:  # of the table, the catalog or the cluster: the service reports it

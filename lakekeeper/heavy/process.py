@@ -54,7 +54,7 @@ class HeavyProcess:
         )
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._ended, self._over = False, threading.Event()
-        self._heard_at, self._silent_seconds, self._why = time.monotonic(), silent_seconds, ""
+        self._last_sign_at, self._silent_seconds, self._why = time.monotonic(), silent_seconds, ""
         self._numbers = 0
         self._answers: dict[int, SimpleQueue[_Message | None]] = {}
         self._started: SimpleQueue[_Message | None] = SimpleQueue()
@@ -100,7 +100,7 @@ class HeavyProcess:
             if self._ended:
                 answers.put(None)
             self._answers[number] = answers
-            self._heard_at = time.monotonic()
+            self._last_sign_at = time.monotonic()
         try:
             self._write({"id": number, "call": call})
         except OSError:  # the process has ended: the reader reports it
@@ -155,7 +155,7 @@ class HeavyProcess:
         try:
             with self._process.stdout as lines:
                 for line in lines:
-                    self._heard_at = time.monotonic()
+                    self._last_sign_at = time.monotonic()
                     self._take(json.loads(line))
         except Exception as error:  # it speaks another language: no answer can be expected
             self._kill(f"what it said cannot be read: {reason(error)}")
@@ -174,8 +174,8 @@ class HeavyProcess:
         while not self._over.wait(step):
             now = time.monotonic()
             if now - woke > 2 * step:  # this process was paused, and perhaps the other one with it
-                self._heard_at = now
-            woke, silent = now, now - self._heard_at
+                self._last_sign_at = now
+            woke, silent = now, now - self._last_sign_at
             if self._answers and silent > self._silent_seconds:
                 self._kill(f"it gave no sign of life for {silent:.0f} s")
                 return

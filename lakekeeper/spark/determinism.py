@@ -13,7 +13,7 @@ from typing import Any
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import Jvm
 
-_MOMENTS = (
+_TIME_FUNCTIONS = (
     "Now",
     "LocalTimestamp",
     "CurrentTimestamp",
@@ -46,7 +46,7 @@ def _look(jvm: Jvm, where: str, expression: Any) -> None:
     if name in _SESSION:
         raise _unsteady(where, expression.sql(), "session")
     children = jvm.python_list(expression.children())
-    if name in _MOMENTS or (_is_time(expression) and any(map(_names_a_moment, children))):
+    if name in _TIME_FUNCTIONS or (_is_time(expression) and any(map(_names_a_time, children))):
         raise _unsteady(where, expression.sql(), "current time")
     for child in children:
         _look(jvm, where, child)
@@ -56,7 +56,7 @@ def _is_time(expression: Any) -> bool:
     return str(expression.dataType().simpleString()).partition("(")[0] in _TIMES
 
 
-def _names_a_moment(text: Any) -> bool:
+def _names_a_time(text: Any) -> bool:
     """Whether it is a constant such as ``'now'`` or ``'today'``, which a cast to a date or time resolves."""
     if str(text.dataType().typeName()) != "string" or not text.foldable():
         return False

@@ -116,7 +116,7 @@ class Listening:
         """Record the scans of a successful query, by the name of its action; never raises."""
         try:
             if name not in _QUERIES:
-                self._tell_of_commands(execution.analyzed())
+                self._report_commands(execution.analyzed())
             weight = self._sampling.weight(seconds)
             if weight:
                 with self._sampling.reading():
@@ -136,7 +136,7 @@ class Listening:
             self._scans.extend(noted)
             self.seen += len(noted)
 
-    def _tell_of_commands(self, plan: Any) -> None:
+    def _report_commands(self, plan: Any) -> None:
         from py4j.java_gateway import is_instance_of
 
         if self.wrote is not None and is_instance_of(self._jvm.spark.sparkContext._gateway, plan, _COMMAND):

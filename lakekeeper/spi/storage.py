@@ -38,9 +38,9 @@ class Storage(Protocol):
     """The table's files as a vacuum sees them.
 
     Paths are full locations, decoded: ``scheme:[//authority]/step/step``. Only :meth:`files`, :meth:`left_by` and
-    :meth:`strangers` list; only :meth:`delete`, :meth:`move` and :meth:`forget` change files. A *run* is the name of
-    its folder (:func:`lakekeeper.core.model.run_folders.run_folder`). All methods raise AdapterError if the storage or
-    the log does not respond, and never return a partial result: a partial result could delete whole tables.
+    :meth:`foreign_tables` list; only :meth:`delete`, :meth:`move` and :meth:`forget` change files. A *run* is the name
+    of its folder (:func:`lakekeeper.core.model.run_folders.run_folder`). All methods raise AdapterError if the storage
+    or the log does not respond, and never return a partial result: a partial result could delete whole tables.
     """
 
     @property
@@ -168,7 +168,7 @@ class Storage(Protocol):
         """
         ...
 
-    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+    def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         """Foreign tables in or around the folders to list: those of ``runs``, or (None) all that :meth:`files` lists.
 
         Checks the files themselves and the catalog through which the session opened the table. LISTs. Raises

@@ -24,7 +24,7 @@ def history(spark: SparkSession, limit: int | None = None) -> History:
 
 def cost(spark: SparkSession, since: datetime | None = None) -> Costs:
     """What operations on all tables have cost, by table and verb. Raises as ``Table.cost``."""
-    options, since_ms = _options(spark), arguments.moment_ms(since, "since")
+    options, since_ms = _options(spark), arguments.time_ms(since, "since")
     done = configured_store(options).operations(since_ms=since_ms, details=False)
     return costs_of(done, prices_of(options))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from lakekeeper.core.model.blocks import UNKNOWN, Block, Snapshot, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
-from lakekeeper.testing.draws import picture
+from lakekeeper.testing.draws import as_snapshot
 
 _UNITS = {"GB": 10**9, "MB": 10**6, "KB": 10**3, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
 _LINE = re.compile(
@@ -40,7 +40,7 @@ def parse_blocks(text: str, key: ClusterKey) -> Snapshot:
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _NAMES}
     for name in ("lo", "hi", "null_count", "exact"):
         columns[name] = [columns[name]]
-    return picture(make_blocks(columns, key), key)
+    return as_snapshot(make_blocks(columns, key), key)
 
 
 _NAMES = (

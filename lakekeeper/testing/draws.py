@@ -63,10 +63,10 @@ DRAWN_MS = 1_700_000_000_000
 def draw_snapshot(rng: random.Random, shape: Shape = ANY) -> Snapshot:
     """A snapshot with random blocks."""
     key = draw_key(rng, shape)
-    return picture(draw_blocks(rng, key, shape), key)
+    return as_snapshot(draw_blocks(rng, key, shape), key)
 
 
-def picture(blocks: BlockSet, key: ClusterKey | None) -> Snapshot:
+def as_snapshot(blocks: BlockSet, key: ClusterKey | None) -> Snapshot:
     """Blocks as a snapshot, version 7 of table ``t``."""
     return Snapshot("t", "memory", 7, "uuid", "0", key, blocks)
 

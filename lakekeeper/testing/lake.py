@@ -110,7 +110,7 @@ class MemoryTable:
         self.refs: dict[str, Ref] = {}
         self.expired: set[int] = set()
         self.stuck: set[str] = set()
-        self.strangers: tuple[str, ...] = ()
+        self.foreign_tables: tuple[str, ...] = ()
         self.before: Callable[[str], object] = lambda _what: None
         self.touched = Touched()
         self._jump_ms = 0
@@ -313,9 +313,9 @@ class MemoryTable:
         with self.lock:
             now = self.current
             made = change(now)
-            number, moment = now.number + 1, self._now(now)
+            number, made_ms = now.number + 1, self._now(now)
             self._jump_ms = 0
-            made = replace(made, number=number, at_ms=moment, operation=operation)
+            made = replace(made, number=number, at_ms=made_ms, operation=operation)
             self.versions.append(replace(made, run_id=run_id, summary=dict(summary or {})))
             self.touched.commits += 1
             return number

@@ -160,11 +160,11 @@ def _literal(spelled: str, kind: str) -> Any:
     return _READERS[kind](quoted)
 
 
-def _moment(spelled: str, *, zone: bool) -> dt.datetime:
-    moment = dt.datetime.fromisoformat(spelled)
+def _timestamp(spelled: str, *, zone: bool) -> dt.datetime:
+    parsed = dt.datetime.fromisoformat(spelled)
     if not zone:
-        return moment
-    return moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
+        return parsed
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.timezone.utc)
 
 
 def _boolean(spelled: str) -> bool:
@@ -175,8 +175,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
     "date": dt.date.fromisoformat,
-    "timestamp": lambda spelled: _moment(spelled, zone=True),
-    "timestamp_ntz": lambda spelled: _moment(spelled, zone=False),
+    "timestamp": lambda spelled: _timestamp(spelled, zone=True),
+    "timestamp_ntz": lambda spelled: _timestamp(spelled, zone=False),
     "string": str,
     "binary": bytes.fromhex,
     "boolean": _boolean,

@@ -120,7 +120,7 @@ class RaceContract(Selected):
         assert fingerprint(table.rows()) == rows
         assert table.leftovers() == set()
 
-    def test_changes_tell_what_happened_to_blocks(self, harness: Harness) -> None:
+    def test_changes_show_what_happened_to_blocks(self, harness: Harness) -> None:
         table = harness.create(KV, BATCHES)
         adapter = table.adapter()
         snapshot = adapter.snapshot(["k"])

@@ -25,7 +25,7 @@ class RewriteContract(Selected):
         assert made.rows_out == 3
         assert made.rows_in in (3, None)
 
-    def test_a_write_is_seen_by_nobody(self, harness: Harness) -> None:
+    def test_no_reader_sees_a_write(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1, 2), keys(2, 3)])
         adapter = table.adapter()
         snapshot, rows = adapter.snapshot(["k"]), fingerprint(table.rows())

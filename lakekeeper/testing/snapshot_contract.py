@@ -100,7 +100,7 @@ class SnapshotContract(Selected):
         blocks = harness.create(KV, [keys(1), keys(2)]).adapter().snapshot(["k"]).blocks
         assert {(b.level, b.key_id) for b in blocks} == {(0, "")}
 
-    def test_partitions_are_told_apart(self, harness: Harness) -> None:
+    def test_partitions_are_kept_apart(self, harness: Harness) -> None:
         rows = [{"p": p, "k": k, "v": ""} for p in ("x", "y") for k in (1, 2)]
         table = harness.create({"p": "string", **KV}, [rows, rows], partition_by=["p"])
         blocks = table.adapter().snapshot(["k"]).blocks

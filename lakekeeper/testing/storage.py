@@ -225,9 +225,9 @@ class MemoryStorage:
         """No change: the metadata of the memory lake is one object."""
         return MetadataChange(1, 1, None, Reason.of(Code.NOTHING_TO_DO))
 
-    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
-        """The tables that a test names (``MemoryTable.strangers``)."""
-        return self._table.strangers
+    def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+        """The tables that a test names (``MemoryTable.foreign_tables``)."""
+        return self._table.foreign_tables
 
     def _info(self, path: str) -> FileInfo | None:
         file = self._table.disk.get(path)

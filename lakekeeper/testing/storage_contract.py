@@ -181,7 +181,7 @@ class StorageContract(Selected):
         newest = storage.versions().newest
         assert storage.same_table(uuids[0], newest + 9)
         assert not any(storage.same_table(uuids[1], version) for version in (newest, newest + 9, -1))
-        assert list(storage.strangers()) == []
+        assert list(storage.foreign_tables()) == []
 
     def test_folding_metadata_changes_no_row(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(i) for i in range(4)])

@@ -106,8 +106,8 @@ def statistics(
     return Statistics(lo, hi, nulls)
 
 
-def _floor(moment: dt.datetime) -> dt.datetime:
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+def _floor(instant: dt.datetime) -> dt.datetime:
+    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 
 def _cut_above(value: Any, truncate: int) -> Any:

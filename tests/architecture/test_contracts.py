@@ -172,13 +172,13 @@ def test_a_module_in_no_layer_breaks_the_layers(tree: Path, package: str, contra
 def test_the_core_reads_no_clock() -> None:
     """The contract allows `datetime` as a type; this test finds calls of its clocks."""
     clocks = {"now", "utcnow", "today"}
-    asked = [
+    calls = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sorted((ROOT / "lakekeeper" / "core").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in clocks
     ]
-    assert asked == []
+    assert calls == []
 
 
 def test_importing_lakekeeper_starts_nothing() -> None:

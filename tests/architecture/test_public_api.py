@@ -76,8 +76,8 @@ def test_what_a_call_returns_has_a_public_name() -> None:
     ]
     named: set[str] = set()
     for call in calls:
-        told = str(inspect.signature(call).return_annotation)
-        named |= set(told.replace("[", " ").replace("]", " ").replace(",", " ").split())
+        returned = str(inspect.signature(call).return_annotation)
+        named |= set(returned.replace("[", " ").replace("]", " ").replace(",", " ").split())
     ours = {word for word in named if word[0].isupper()} - {"None", "DataFrame", "Options", "Mapping"}
     assert len(ours) > 10
     assert sorted(ours - set(lk.__all__)) == []

@@ -80,14 +80,14 @@ def test_every_design_is_in_the_index() -> None:
 
 
 def test_each_loss_has_a_test_and_each_test_with_its_number_is_on_the_page() -> None:
-    told: dict[str, list[str]] = {row[0]: _CODE.findall(row[3]) for row in table_of(LOSSES, 4)}
-    assert list(told) == [*(str(n) for n in range(51, 82)), *(f"L{n}" for n in range(1, len(told) - 30))]
-    assert [test for tests in told.values() for test in tests if not names(test)] == []
-    assert [number for number, tests in told.items() if not any(map(_TEST.fullmatch, tests))] == []
+    listed: dict[str, list[str]] = {row[0]: _CODE.findall(row[3]) for row in table_of(LOSSES, 4)}
+    assert list(listed) == [*(str(n) for n in range(51, 82)), *(f"L{n}" for n in range(1, len(listed) - 30))]
+    assert [test for tests in listed.values() for test in tests if not names(test)] == []
+    assert [number for number, tests in listed.items() if not any(map(_TEST.fullmatch, tests))] == []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for name, said in _LOSS.findall(path.read_text()):
             here = f"{path.relative_to(ROOT)}::{name}"
-            assert {n for n in re.findall(r"L?\d+", said) if here not in told.get(n, [])} == set(), here
+            assert {n for n in re.findall(r"L?\d+", said) if here not in listed.get(n, [])} == set(), here
 
 
 def test_each_test_that_the_changelog_names_exists() -> None:

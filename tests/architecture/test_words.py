@@ -1,7 +1,7 @@
-"""A lint of words: comments, docstrings, messages and pages say things the way the field does.
+"""A lint of words: comments, docstrings, messages, pages and names say things the way the field does.
 
-Python files are checked in their comments and strings; all other files as a whole. Names in code are not prose, so
-neither identifiers nor text between backticks are checked.
+Python files are checked in their comments and strings; all other files as a whole. Text between backticks is code, and
+not checked. Names are not prose: a shorter list applies to them, word by word (``_born_ms`` is ``born`` and ``ms``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,14 @@ WORDS = {
 }
 """Word or phrase, as a pattern → what a writer of this field would put instead."""
 
+IN_NAMES = re.compile(
+    r"told|tells?|telling|anew|(no|some|any)body|whoever|pictures?|stands|stood|asked|moments?|lies|born|dear|his|vain"
+    r"|patiently|strangers?"
+)
+"""Words that no name contains. ``tell`` itself is a method of files."""
+
 _CODE = re.compile(r"``[^`]+``|`[^`\n]+`")
+_IN_NAME = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _GAP = r"[ \n#]+"
 _PATTERN = re.compile(
     "|".join(rf"(?<![\w'-])(?P<w{n}>{word})(?![\w-])" for n, word in enumerate(WORDS)).replace(" ", _GAP),
@@ -96,6 +103,19 @@ def found_in(path: str, text: str) -> list[Found]:
     return sorted(found, key=lambda one: one.line)
 
 
+def names_in(path: str, source: str) -> list[Found]:
+    """Names of a Python file with one of the words, by line."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    names = {t.string: t.start[0] for t in tokens if t.type == tokenize.NAME and t.string != "tell"}
+    found = (
+        Found(path, line, name, "another name")
+        for name, line in names.items()
+        if "at_work" in name.lower()
+        or any(IN_NAMES.fullmatch(word.lower()) for word in _IN_NAME.findall(name))
+    )
+    return sorted(found, key=lambda one: one.line)
+
+
 def files() -> list[Path]:
     """All files that the lint covers."""
     below = (path for place in PLACES for path in (ROOT / place).rglob("*"))
@@ -123,6 +143,26 @@ def test_no_banned_words(linted: dict[str, list[Found]]) -> None:
     assert not wrong, "\n".join(["words that this project does not use:", *wrong])
 
 
+def test_no_banned_words_in_names() -> None:
+    sources = [path for path in files() if path.suffix == ".py"]
+    assert len(sources) > 700
+    found = [one for path in sources for one in names_in(path.relative_to(ROOT).as_posix(), path.read_text())]
+    assert not found, "\n".join(["names that this project does not use:", *map(str, found)])
+
+
+@pytest.mark.parametrize(
+    "source, names",
+    [
+        ("x = 1\ntold = tell(x)\n", ["told"]),
+        ("self._heardAnew = AT_WORK\n", ["_heardAnew", "AT_WORK"]),
+        ("class Asked:\n    born_ms: int\n", ["Asked", "born_ms"]),
+        ("file.tell()\nbasket = {'told': adjourned}\n", []),
+    ],
+)
+def test_a_planted_name_is_found(source: str, names: list[str]) -> None:
+    assert [one.word for one in names_in("a.py", source)] == names
+
+
 @pytest.mark.parametrize(
     "path, text, line, word",
     [
@@ -141,7 +181,7 @@ def test_a_planted_word_is_found(path: str, text: str, line: int, word: str) -> 
 @pytest.mark.parametrize(
     "path, text",
     [
-        ("a.py", "told = tell(asked)\n"),
+        ("a.py", "told = 1\n"),
         ("a.py", '"""Where there is none, and None; the field ``told``."""\n'),
         ("a.md", "The option `asked`, a layout, today.\n"),
     ],

@@ -48,7 +48,7 @@ class Course:
 def commit_hours(ingest: Ingest) -> float:
     """Mean time between two ticks of the stream."""
     a = ingest.arrivals
-    first, last = a.moment(a.present), a.moment(a.commits - 1)
+    first, last = a.time_of(a.present), a.time_of(a.commits - 1)
     return (last - first) / 3_600_000 / (a.commits - 1 - a.present)
 
 
@@ -117,8 +117,10 @@ def opened_by(world: World, points: Floats) -> Floats:
     if not world.arrivals.digits:
         upto = np.searchsorted(points, world.hi, side="right")
         return (upto - np.searchsorted(points, world.lo, side="left")) / len(points)
-    asked = tuples(points, world.arrivals.digits)
-    met = np.ones((len(asked), len(world)), dtype=np.bool_)
-    for c in range(asked.shape[1]):
-        met &= (world.low[None, :, c] <= asked[:, None, c]) & (asked[:, None, c] <= world.high[None, :, c])
+    points_queried = tuples(points, world.arrivals.digits)
+    met = np.ones((len(points_queried), len(world)), dtype=np.bool_)
+    for c in range(points_queried.shape[1]):
+        met &= (world.low[None, :, c] <= points_queried[:, None, c]) & (
+            points_queried[:, None, c] <= world.high[None, :, c]
+        )
     return np.asarray(met.mean(axis=0))

@@ -24,7 +24,7 @@ from lakekeeper.core.units import Floats
 from tests.bench.ingests import arrivals_of
 
 ROW_BYTES = 84  # in a file: a double, a bigint, 64 random digits
-_ASKED = 128  # keys of a file that queries are sampled from
+_SAMPLED = 128  # keys of a file that queries are sampled from
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _arrivals(stream: str, commits: int, files: int, file_bytes: int, count: int
 
 def write_inputs(folder: Path, stream: str, commits: int, files: int, file_bytes: int) -> Inputs:
     """Write a named stream as files of about ``file_bytes``, with unsorted rows."""
-    count = max(_ASKED, file_bytes // ROW_BYTES)
+    count = max(_SAMPLED, file_bytes // ROW_BYTES)
     arrivals = _arrivals(stream, commits, files, file_bytes, count)
     keys = arrivals.keys
     if keys is None:
@@ -101,10 +101,10 @@ def write_inputs(folder: Path, stream: str, commits: int, files: int, file_bytes
         digest ^= fingerprint(k, ids)
         id_sum += int(ids.sum())
         size += where.stat().st_size
-    sample = keys[:, :: max(1, count // _ASKED)]
-    asked = replace(arrivals, keys=np.ascontiguousarray(sample))
+    sample = keys[:, :: max(1, count // _SAMPLED)]
+    sampled = replace(arrivals, keys=np.ascontiguousarray(sample))
     upserts, rows = stream == "upserts", len(keys) * count
-    return Inputs(folder, stream, arrivals.commits, files, asked, rows, size, id_sum, digest, upserts)
+    return Inputs(folder, stream, arrivals.commits, files, sampled, rows, size, id_sum, digest, upserts)
 
 
 def fingerprint(

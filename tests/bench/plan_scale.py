@@ -254,8 +254,8 @@ def _jvm_peak() -> float:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["core", "delta", "iceberg"]
-    if "core" in asked:
+    names = sys.argv[1:] or ["core", "delta", "iceberg"]
+    if "core" in names:
         core()
-    if chosen := [name for name in asked if name in ("delta", "iceberg")]:
+    if chosen := [name for name in names if name in ("delta", "iceberg")]:
         real_metadata(chosen)

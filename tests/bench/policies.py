@@ -140,8 +140,8 @@ def against_optimum(chosen: Mapping[str, Contender], commits: int, seeds: int) -
         ratio, at = max(nearest, key=lambda pair: pair[0])
         own = max(anytime(price_of(one.queries), *each) for each in played) if one.queries else None
         figures = f"{means[0][0]:.2f} @ {means[0][1]:.2f}, nearest at a price of {at.price:g}"
-        told = f"{own:.3f} at its own price" if own else ""
-        print(f"  {name:<32}{ratio:.3f}   {figures:<44}{told}", flush=True)
+        own_price = f"{own:.3f} at its own price" if own else ""
+        print(f"  {name:<32}{ratio:.3f}   {figures:<44}{own_price}", flush=True)
 
 
 def course(one: Contender, arrivals: Arrivals) -> tuple[Floats, Floats]:

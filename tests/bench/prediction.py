@@ -48,7 +48,7 @@ class Shape:
     columns     SQL of its columns, over those of the input
     clause      of CREATE TABLE
     key, layout   how it is clustered
-    ``asked``   WHERE clauses, which the queries use in turn; "{row}" is a condition for one key, "{range}" and
+    ``filters``   WHERE clauses, which the queries use in turn; "{row}" is a condition for one key, "{range}" and
                 "{tenth}" for 1 % and 10 % of the keys, and "{n}" the number of the query
     no_query    numbers of the clauses that match the queries assumed without a workload
     """
@@ -58,7 +58,7 @@ class Shape:
     clause: str = ""
     key: tuple[str, ...] = ("k",)
     layout: str = "linear"
-    asked: tuple[str, ...] = ("{range}", "{row}")
+    filters: tuple[str, ...] = ("{range}", "{row}")
     no_query: tuple[int, ...] = (0,)
 
 
@@ -68,19 +68,24 @@ SHAPES = {
         "wide",
         ("k", "id", "payload", "CAST(id % 8 AS int) AS p"),
         "PARTITIONED BY (p)",
-        asked=("p = {n} % 8 AND {range}", "p = {n} % 8 AND {row}", "p IN (1, {n} % 8) AND {range}", "{row}"),
+        filters=(
+            "p = {n} % 8 AND {range}",
+            "p = {n} % 8 AND {row}",
+            "p IN (1, {n} % 8) AND {range}",
+            "{row}",
+        ),
     ),
     "nulls": Shape(
         "wide",
         ("IF(id % 3 = 0, NULL, k) AS k", "id", "payload"),
-        asked=("{range}", "{row}", "k IS NULL", "{range} OR k IS NULL"),
+        filters=("{range}", "{row}", "k IS NULL", "{range} OR k IS NULL"),
     ),
     "curve": Shape(
         "wide",
         ("k", "id", "payload", f"({_SPREAD}) AS j"),
         key=("k", "j"),
         layout="hilbert",
-        asked=(
+        filters=(
             "{range}",
             "j BETWEEN {n} / 64D AND ({n} + 1) / 64D",
             "{tenth} AND j > {n} / 64D AND j < ({n} + 6) / 64D",
@@ -100,7 +105,7 @@ def ask(spark: Any, table: str, shape: Shape, keys: np.ndarray, seed: int) -> No
 
     for n in range(QUERIES):
         at = int(rng.integers(0, len(keys)))
-        where = shape.asked[n % len(shape.asked)].format(
+        where = shape.filters[n % len(shape.filters)].format(
             n=n,
             row=f"k = {float(keys[at])!r}D",
             range=between(at, len(keys) // 200),
@@ -153,8 +158,8 @@ def measure(
     assert len(first) == QUERIES
     real = [scan.files_read or 0 for scan in first]
     snapshot = look(adapter_of(spark, bench), Request("recluster", (), table.options({})))
-    told = files_predicted(reads_of(snapshot, collect(bench, first, source="log"), 0), first)
-    now = statistics.median(abs(t - r) / max(r, 1) for t, r in zip(told, real, strict=True))
+    predicted = files_predicted(reads_of(snapshot, collect(bench, first, source="log"), 0), first)
+    now = statistics.median(abs(t - r) / max(r, 1) for t, r in zip(predicted, real, strict=True))
     plan = table.plan(options=options)
     report = table.recluster(options=options)
     assert plan.prediction is not None
@@ -164,12 +169,12 @@ def measure(
     after = abs(plan.prediction.worth.after.files - again) / again
     blind, unasked = None, ""
     if shape.no_query:
-        ranges = statistics.mean(real[n] for n in range(QUERIES) if n % len(shape.asked) in shape.no_query)
+        ranges = statistics.mean(real[n] for n in range(QUERIES) if n % len(shape.filters) in shape.no_query)
         blind = abs(uniform.worth.before.files - ranges) / ranges
         unasked = f"; ranges {ranges:6.2f} read, {uniform.worth.before.files:6.2f} predicted without a log"
     print(
         f"{provider:<8} {name:<10} {len(first):>3} queries, files: {statistics.mean(real):6.2f} read, "
-        f"{statistics.mean(told):6.2f} predicted{unasked}; after {len(plan.tasks)} tasks {again:5.2f} read, "
+        f"{statistics.mean(predicted):6.2f} predicted{unasked}; after {len(plan.tasks)} tasks {again:5.2f} read, "
         f"{plan.prediction.worth.after.files:5.2f} predicted (report: {report.prediction_error})",
         flush=True,
     )

@@ -116,8 +116,10 @@ def regrets(found: Mapping[Job, Course]) -> list[Regret]:
         for rate in RATES:
             best = min(others, key=lambda who: others[who].cost(rate))
             least = others[best].cost(rate)
-            told = [ours[believed].cost(rate) / least for believed in (rate, 0.0, _ten(rate), _ten(rate, -1))]
-            out.append(Regret(stream, rate, best, *told))
+            found_regrets = [
+                ours[believed].cost(rate) / least for believed in (rate, 0.0, _ten(rate), _ten(rate, -1))
+            ]
+            out.append(Regret(stream, rate, best, *found_regrets))
     return out
 
 
@@ -136,8 +138,8 @@ def show(found: Mapping[Job, Course]) -> None:
     rows = [
         ["stream", "queries", "known", "unknown", "×10", "÷10", "best", "WA @ files", "default's WA @ files"]
     ]
-    told = regrets(found)
-    for r in told:
+    found_regrets = regrets(found)
+    for r in found_regrets:
         best, mine = found[Job(r.stream, r.best)], found[Job(r.stream, DEFAULT, r.rate)]
         rows.append(
             [r.stream, f"{r.rate:g}", *(f"{v:.2f}" for v in (r.known, r.unknown, r.over, r.under)), r.best]
@@ -146,15 +148,15 @@ def show(found: Mapping[Job, Course]) -> None:
     print(table(rows, right=frozenset({1, 2, 3, 4, 5, 7, 8})))
     print()
     for name in ("known", "unknown", "over", "under"):
-        print(f"{name:<8} geometric mean {summary([getattr(r, name) for r in told])}")
+        print(f"{name:<8} geometric mean {summary([getattr(r, name) for r in found_regrets])}")
 
 
 def show_bounds(found: Mapping[Job, Course], files: Mapping[str, Files]) -> None:
     """For each stream, the default's worst regret without the true rate, and the lower bound for any policy."""
     rows = [["stream", "unknown", "at least", "wrong by ten", "at least"]]
-    told = regrets(found)
+    found_regrets = regrets(found)
     for stream, each in files.items():
-        mine = [r for r in told if r.stream == stream]
+        mine = [r for r in found_regrets if r.stream == stream]
         least = {r.rate: found[Job(stream, r.best)].cost(r.rate) for r in mine}
         wrong = max(max(r.over, r.under) for r in mine)
         worst = max(r.unknown for r in mine), unknown(each, least), wrong, wrong_by_ten(each, least)

@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--every", type=float, default=1.0)
     parser.add_argument("--rows", type=int, default=200_000)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (home / "rest").mkdir()
@@ -185,10 +185,12 @@ def main() -> None:
         catalogs = {"jdbc": f"jdbc:sqlite:{home}/jdbc.db", "rest": f"rest:{address}"}
         spark = local_session(warehouse=home, catalogs=catalogs)
         spark.conf.set("spark.sql.shuffle.partitions", "4")
-        for kind in asked.kinds.split(","):
+        for kind in arguments.kinds.split(","):
             name = f"{'spark_catalog' if kind == 'delta' else kind}.db.t_{kind}"
-            make(spark, name, asked.rows)
-            seen, writer = beside(spark, name, asked.rows, seconds=asked.seconds, every=asked.every)
+            make(spark, name, arguments.rows)
+            seen, writer = beside(
+                spark, name, arguments.rows, seconds=arguments.seconds, every=arguments.every
+            )
             held = spark.table(name).count()
             print(f"\n{kind}: {writer.commits} commits of the writer, {len(writer.failed)} failed, "
                   f"the slowest took {writer.slow:.1f} s; rows {held:,}, expected {writer.rows:,}")  # fmt: skip

@@ -55,7 +55,7 @@ class UpsertWorld(World):
         files = np.maximum(self.commits - 1 - np.maximum(seq, a.present - 1), 0)
         held = size[self.commits] - size[np.minimum(np.maximum(seq, a.present - 1) + 1, self.commits)]
         oldest = np.minimum(np.maximum(seq + 1, a.present), a.commits - 1)
-        at_ms = np.array([a.moment(t) for t in range(a.commits)], np.int64)
+        at_ms = np.array([a.time_of(t) for t in range(a.commits)], np.int64)
         applies = files > 0
         return {
             **columns,

@@ -318,7 +318,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--formats", default="delta,iceberg")
     parser.add_argument("--natives", action="store_true")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     from lakekeeper.spark.session import local_session
 
     home = Path(tempfile.mkdtemp(prefix="lakekeeper-vacuum-"))
@@ -331,14 +331,14 @@ def main() -> None:
     )
     spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.warm")
     found: list[Cost] = []
-    for form in asked.formats.split(","):
-        for size in map(int, asked.sizes.split(",")):
+    for form in arguments.formats.split(","):
+        for size in map(int, arguments.sizes.split(",")):
             bench: DeltaBench | IcebergBench
             if form == "delta":
                 bench = DeltaBench(spark, home / f"delta-{size}", size)
             else:
                 bench = IcebergBench(spark, home / "warehouse", size, str(home / "catalog.db"))
-            run(spark, bench, asked.natives, found)
+            run(spark, bench, arguments.natives, found)
             print(show(found), flush=True)
     spark.stop()
 

@@ -242,18 +242,18 @@ class AtTerminal:
 def test_delete_asks_for_confirmation_at_a_terminal(
     run: Run, monkeypatch: pytest.MonkeyPatch, line: str, more: list[str], deleted: bool
 ) -> None:
-    asked: list[str] = []
+    deletes: list[str] = []
 
     class Fake:
         def delete(self, where: str, **_: Any) -> DeleteReport:
-            asked.append(where)
+            deletes.append(where)
             return DeleteReport("t", where, 1, 2, 3, 1, run_id="r-1")
 
     monkeypatch.setattr("lakekeeper.cli.setup.Setup.table", lambda *_: Fake())
     monkeypatch.setattr("sys.stdin", AtTerminal(line))
     result = run("delete", "t", "--where", "k = 1", *more)
     assert ("Delete the rows of t where k = 1? [y/N]" in result.err) is not bool(more)
-    assert (result.code, asked) == ((0, ["k = 1"]) if deleted else (1, []))
+    assert (result.code, deletes) == ((0, ["k = 1"]) if deleted else (1, []))
     assert ("deleted     3 rows in 1 file" in result.out) is deleted
     if not deleted:
         assert result.err.endswith("lakekeeper: no row was deleted\n")

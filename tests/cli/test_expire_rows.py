@@ -29,17 +29,17 @@ class Expiring:
     "due, agrees, code, calls",
     [(0, True, 0, [True]), (2, True, 0, [True, False]), (2, False, 1, [True])],
 )
-def test_without_yes_nothing_is_deleted_that_was_not_asked_for(
+def test_without_yes_nothing_is_deleted_that_was_not_confirmed(
     monkeypatch: pytest.MonkeyPatch, due: int, agrees: bool, code: int, calls: list[bool]
 ) -> None:
-    table, asked = Expiring(due), list[str]()
+    table, questions = Expiring(due), list[str]()
 
     def agreed(question: str) -> bool:
-        asked.append(question)
+        questions.append(question)
         return agrees
 
     monkeypatch.setattr(Setup, "table", lambda *_: table)
     monkeypatch.setattr(storage, "require_terminal", lambda: None)
     monkeypatch.setattr(storage, "agreed", agreed)
     assert main(["expire-rows", "t"]) == code
-    assert (table.calls, len(asked)) == (calls, int(due > 0))
+    assert (table.calls, len(questions)) == (calls, int(due > 0))

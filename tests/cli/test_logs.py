@@ -13,8 +13,8 @@ from lakekeeper.engine.events import Events
 
 def test_json_lines_carry_the_facts_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     with logs(as_json=True):
-        Events("ice.db.t", "r1").tell("committed", version=7, rewrites=2)
-        Events("ice.db.t", "r1").tell("read", task="x")
+        Events("ice.db.t", "r1").emit("committed", version=7, rewrites=2)
+        Events("ice.db.t", "r1").emit("read", task="x")
         logging.getLogger("lakekeeper").warning("%s", 'a "quoted"\nwarning')
     committed, warning = map(json.loads, capsys.readouterr().err.splitlines())
     assert (committed["level"], committed["table"], committed["run_id"]) == ("INFO", "ice.db.t", "r1")
@@ -27,7 +27,7 @@ def test_by_default_the_display_shows_phases_and_the_log_shows_warnings(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with logs(as_json=False):
-        Events("t", "r1").tell("conflict", reason="lost")
+        Events("t", "r1").emit("conflict", reason="lost")
         logging.getLogger("lakekeeper").warning("shown")
     assert capsys.readouterr().err == ""
     assert [record.getMessage() for record in caplog.records] == ["shown"]

@@ -85,9 +85,9 @@ def test_a_page_fits_a_terminal_and_shows_the_operations(run: Run) -> None:
 def test_cost_gives_money_where_there_are_prices(run: Run) -> None:
     per_hour = "spark.lakekeeper.cost.per-core-hour=3600"
     code, out, _ = run("cost", "ice.db.events", "--json", "--conf", per_hour)
-    told = json.loads(out)
-    assert (code, told["total"]) == (0, 2.5)
-    assert told["costs"][0]["core_seconds"] == 2.5
+    costs = json.loads(out)
+    assert (code, costs["total"]) == (0, 2.5)
+    assert costs["costs"][0]["core_seconds"] == 2.5
     assert "total cost 2.50" in run("cost", "ice.db.events", "--conf", per_hour)[1]
     assert "total" not in run("cost", "ice.db.events")[1]
 

@@ -41,12 +41,12 @@ class Vacuumed:
 def test_the_question_names_versions_and_files(
     monkeypatch: pytest.MonkeyPatch, files: int, versions: int, flags: list[str], question: str | None
 ) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
     monkeypatch.setattr(Setup, "table", lambda *_: Vacuumed(files, versions))
     monkeypatch.setattr(storage, "require_terminal", lambda: None)
-    monkeypatch.setattr(storage, "agreed", asked.append)
+    monkeypatch.setattr(storage, "agreed", questions.append)
     assert main(["vacuum", "t", *flags]) == (1 if question else 0)
-    assert asked == ([question] if question else [])
+    assert questions == ([question] if question else [])
 
 
 def test_a_dry_run_names_the_versions_that_would_expire(

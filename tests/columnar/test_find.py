@@ -28,7 +28,7 @@ from tests.sampling import fewer
 NAN, OTHER_NAN = float("nan"), struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 _UTC = dt.timezone.utc
 DAYS = (dt.date(1900, 1, 2), dt.date(2024, 2, 29), dt.date(9999, 12, 31))
-MOMENTS = (dt.datetime(1900, 1, 3, tzinfo=_UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=_UTC))
+TIMESTAMPS = (dt.datetime(1900, 1, 3, tzinfo=_UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=_UTC))
 NESTED = pa.struct([("x", pa.float64()), ("y", pa.struct([("z", pa.string())]))])
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-2, 2),
@@ -45,7 +45,7 @@ KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.binary(): st.sampled_from([b"", b"\x00", b"\xff", b"a"]),
     pa.binary(3): st.sampled_from([b"abc", b"\xff\x00\x01"]),
     pa.date32(): st.sampled_from(DAYS),
-    pa.timestamp("us", "UTC"): st.sampled_from(MOMENTS),
+    pa.timestamp("us", "UTC"): st.sampled_from(TIMESTAMPS),
     NESTED: st.fixed_dictionaries(
         {"x": st.sampled_from([None, -0.0, 0.0]), "y": st.sampled_from([None, {"z": None}, {"z": "q"}])}
     ),
@@ -256,18 +256,18 @@ def test_fewer_copies_than_lost_rows_are_declined() -> None:
         find([lost], [written], identity_of(pa.table({"k": [1]})), {})
 
 
-DAY, MOMENT = dt.date(1899, 12, 31), dt.datetime(1899, 1, 1, tzinfo=_UTC)
+DAY, TIMESTAMP = dt.date(1899, 12, 31), dt.datetime(1899, 1, 1, tzinfo=_UTC)
 OTHERS: dict[str, tuple[pa.Array, dict[str, Any]]] = {
     "list": (pa.array([[1], [1]], pa.list_(pa.int64())), {}),
     "map": (pa.array([[("a", 1)], [("a", 1)]], pa.map_(pa.string(), pa.int64())), {}),
     "struct of a list": (pa.array([{"x": [1]}, {"x": [1]}]), {}),
     "unsigned": (pa.array([1, 1], pa.uint64()), {}),
     "nanoseconds": (pa.array([1, 1], pa.timestamp("ns")), {"version": "2.6"}),
-    "int96 of another writer": (pa.array([MOMENT, MOMENT]), {"use_deprecated_int96_timestamps": True}),
+    "int96 of another writer": (pa.array([TIMESTAMP, TIMESTAMP]), {"use_deprecated_int96_timestamps": True}),
     "time of day": (pa.array([dt.time(1), dt.time(1)]), {}),
     "half float": (pa.array([np.float16(1), np.float16(1)]), {}),
     "day before 1900": (pa.array([DAY, DAY]), {}),
-    "timestamp before 1900": (pa.array([MOMENT, MOMENT], pa.timestamp("us", "UTC")), {}),
+    "timestamp before 1900": (pa.array([TIMESTAMP, TIMESTAMP], pa.timestamp("us", "UTC")), {}),
 }
 
 
@@ -312,8 +312,8 @@ CHANGED: dict[str, tuple[pa.Table, pa.Table]] = {
         pa.table({"k": [1, 1], "v": pa.array([Decimal("1.00")] * 2, pa.decimal128(9, 2))}),
     ),
     "a timestamp lost its zone": (
-        pa.table({"k": [1, 1], "v": pa.array([MOMENTS[1]] * 2, pa.timestamp("us", "UTC"))}),
-        pa.table({"k": [1, 1], "v": pa.array([MOMENTS[1]] * 2, pa.timestamp("us"))}),
+        pa.table({"k": [1, 1], "v": pa.array([TIMESTAMPS[1]] * 2, pa.timestamp("us", "UTC"))}),
+        pa.table({"k": [1, 1], "v": pa.array([TIMESTAMPS[1]] * 2, pa.timestamp("us"))}),
     ),
 }
 

@@ -312,8 +312,8 @@ def test_ids_that_a_file_does_not_store_follow_from_the_positions_of_its_rows(tm
     )
     columns = [
         FileColumn("k", "int64"),
-        FileColumn("id", "int64", stands_for=ROW_ID),
-        FileColumn("at", "int64", stands_for=VERSION),
+        FileColumn("id", "int64", replaces_null=ROW_ID),
+        FileColumn("at", "int64", replaces_null=VERSION),
     ]
     task = replace(plain_task(tmp_path, plain, columns), inputs=inputs_)
     (written,) = merge(FileMerge.from_json(task.to_json()))
@@ -360,8 +360,8 @@ def test_outputs_with_old_dates_are_merged_again(tmp_path: Path, kind: str, valu
 
 
 def test_timestamps_of_96_bits_are_declined_where_spark_did_not_write_them(tmp_path: Path) -> None:
-    moments = [at(1600, 1, 1), at(2500, 1, 1, 0, 0, 0, 1)]
-    table = pa.table({"t": pa.array(moments, pa.timestamp("us"))}).replace_schema_metadata(SPARK)
+    timestamps = [at(1600, 1, 1), at(2500, 1, 1, 0, 0, 0, 1)]
+    table = pa.table({"t": pa.array(timestamps, pa.timestamp("us"))}).replace_schema_metadata(SPARK)
     column = FileColumn("t", "timestamp")
     task = plain_task(tmp_path, table, [column], use_deprecated_int96_timestamps=True)
     assert "may convert to its time zone" in declined(task)

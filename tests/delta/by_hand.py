@@ -150,5 +150,5 @@ def _bitmap(positions: Sequence[int]) -> bytes:
     return struct.pack("<iq", 1681511377, 1) + struct.pack("<i", 0) + small
 
 
-def by_hand(spark: SparkSession, path: Path, **asked: Any) -> ByHand:
-    return ByHand(Scene(spark, path), **asked)
+def by_hand(spark: SparkSession, path: Path, **arguments: Any) -> ByHand:
+    return ByHand(Scene(spark, path), **arguments)

@@ -208,8 +208,8 @@ def test_partition_columns_as_key(scene: Scene) -> None:
     )
     snapshot = scene.adapter().snapshot(["d", "s", "ts", "b"])
     by_null = sorted(snapshot.blocks, key=lambda b: b.null_count[0])
-    moment = dt.datetime(2024, 1, 1, 10, 0, 0, 123456, dt.timezone.utc)
-    assert by_null[0].lo == by_null[0].hi == (dt.date(2024, 2, 29), "a%20b", moment, True)
+    instant = dt.datetime(2024, 1, 1, 10, 0, 0, 123456, dt.timezone.utc)
+    assert by_null[0].lo == by_null[0].hi == (dt.date(2024, 2, 29), "a%20b", instant, True)
     assert by_null[0].exact == (True,) * 4
     assert by_null[1].lo == (None,) * 4
     assert by_null[1].null_count == (1,) * 4

@@ -18,11 +18,11 @@ from tests.rewrites import recluster
 class Files:
     """A Scala collection of FileStatus, as far as the code reads it."""
 
-    def __init__(self, *told: str) -> None:
-        self._told = told
+    def __init__(self, *listed: str) -> None:
+        self._listed = listed
 
     def mkString(self, between: str) -> str:  # noqa: N802
-        return between.join(self._told)
+        return between.join(self._listed)
 
 
 def test_only_commit_files_count_whatever_the_file_system_calls_its_status() -> None:

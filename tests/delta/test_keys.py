@@ -53,7 +53,7 @@ def test_native_reports_its_changes_beforehand_and_makes_exactly_these(
     plain: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = lk.table(plain.spark, str(plain.path))
-    told = table.cluster_by("k", native=True, dry_run=True)
+    preview = table.cluster_by("k", native=True, dry_run=True)
     assert protocol(plain) == (1, 2, {"appendOnly", "invariants"})
     with caplog.at_level(logging.WARNING, "lakekeeper"):
         done = table.cluster_by("k", native=True)
@@ -64,8 +64,8 @@ def test_native_reports_its_changes_beforehand_and_makes_exactly_these(
     assert {"clustering", "domainMetadata"} <= features
     assert "reader version" not in changes
     assert reader == 1
-    assert told.changes == done.changes
-    for text in (str(told), str(done), caplog.text):
+    assert preview.changes == done.changes
+    for text in (str(preview), str(done), caplog.text):
         assert "writer version: 2 -> 7" in text
         assert "clustering, domainMetadata" in text
     assert table.cluster_by("id").changes == (), "a table that has CLUSTER BY needs no further change"
@@ -79,8 +79,8 @@ def test_the_reported_protocol_is_the_resulting_one(scene: Scene, properties: st
     scene.run(f"CREATE TABLE {{t}} (id BIGINT, k BIGINT) USING delta TBLPROPERTIES ({properties})".replace(
         " TBLPROPERTIES ()", ""
     ))  # fmt: skip
-    told = lk.table(scene.spark, str(scene.path)).cluster_by("k", native=True)
-    after = {what: text for what, _, text in told.changes}
+    preview = lk.table(scene.spark, str(scene.path)).cluster_by("k", native=True)
+    after = {what: text for what, _, text in preview.changes}
     reader, writer, features = protocol(scene)
     assert after.get("reader version", str(reader)) == str(reader)
     assert after.get("writer version", str(writer)) == str(writer)

@@ -20,7 +20,7 @@ from tests.rewrites import recluster
 pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("berlin")]
 
 HOURS = ("2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z")  # both are 02:30 in Berlin
-MOMENTS = [datetime.fromisoformat(hour.replace("Z", "+00:00")) for hour in HOURS]
+INSTANTS = [datetime.fromisoformat(hour.replace("Z", "+00:00")) for hour in HOURS]
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def counts(scene: Scene) -> list[int]:
         assert (
             Counter({row["at"].astimezone(timezone.utc): row["n"] for row in found.to_pylist()}) == by_spark
         )
-    assert set(by_spark) <= set(MOMENTS)
-    return [by_spark[moment] for moment in MOMENTS]
+    assert set(by_spark) <= set(INSTANTS)
+    return [by_spark[instant] for instant in INSTANTS]
 
 
 @pytest.mark.parametrize("columnar", [True, False], ids=["columns", "rows"])
@@ -80,7 +80,7 @@ def test_a_delete_by_copies(scene: Scene, feed: str) -> None:
         feed_of = scene.spark.read.format("delta").option("readChangeFeed", True)
         changes = feed_of.option("startingVersion", scene.version).load(str(scene.path))
         gone = changes.selectExpr("_change_type", "unix_seconds(at) AS s").collect()
-        assert Counter(map(tuple, gone)) == {("delete", int(moment.timestamp())): 1 for moment in MOMENTS}
+        assert Counter(map(tuple, gone)) == {("delete", int(instant.timestamp())): 1 for instant in INSTANTS}
 
 
 @pytest.mark.parametrize("properties", [COPIES, VECTORS], ids=["copies", "vectors"])

@@ -220,12 +220,12 @@ def test_variants(scene: Scene) -> None:
     scene.run(
         "DELETE FROM {t} WHERE variant_get(x, '$.a', 'int') = 3", "DELETE FROM {t} WHERE is_variant_null(x)"
     )
-    told = "concat_ws('|', k, to_json(x), x IS NULL)"
-    expected = scene.spark_rows(columns=told)
+    shown = "concat_ws('|', k, to_json(x), x IS NULL)"
+    expected = scene.spark_rows(columns=shown)
     (rewrite,) = race.replay()
     race.commit()
     assert rewrite.replayed == 13
-    assert scene.spark_rows(columns=told) == expected
+    assert scene.spark_rows(columns=shown) == expected
 
 
 def test_vectors_are_written_below_random_prefixes(scene: Scene) -> None:
@@ -275,12 +275,16 @@ def test_what_winners_did(scene: Scene) -> None:
         "INSERT OVERWRITE {t} VALUES (1, 'a')",
     )
     winners = scene.adapter().changes_since(snapshot).winners
-    told = {w.operation: (w.layout, w.appends, w.changes_rows) for w in winners}
-    assert told["WRITE"] == (False, False, True)
+    shown = {w.operation: (w.layout, w.appends, w.changes_rows) for w in winners}
+    assert shown["WRITE"] == (False, False, True)
     assert (winners[0].appends, winners[0].layout) == (True, False)
-    assert told["DELETE"] == told["UPDATE"] == (False, False, True) or told["DELETE"] == (False, True, False)
-    assert told["OPTIMIZE"] == (True, False, False)
-    assert told["SET TBLPROPERTIES"] == (False, False, True)
+    assert shown["DELETE"] == shown["UPDATE"] == (False, False, True) or shown["DELETE"] == (
+        False,
+        True,
+        False,
+    )
+    assert shown["OPTIMIZE"] == (True, False, False)
+    assert shown["SET TBLPROPERTIES"] == (False, False, True)
     stamps = [w.at_ms for w in winners]
     assert stamps == sorted(stamps)
     assert stamps[0] > 1_600_000_000_000

@@ -15,7 +15,7 @@ import pytest
 import lakekeeper as lk
 from lakekeeper.core.model.run_name import RunName
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.state.leases import at_work
+from lakekeeper.engine.state.leases import registered_run
 from lakekeeper.errors import NotFound, UndoError
 from lakekeeper.spi import Reversal
 from tests.delta.scene import Scene
@@ -145,7 +145,7 @@ def test_a_vacuum_keeps_the_files_of_an_undo_that_began_after_its_plan(scene: Sc
     with ExitStack() as registered:
         later = table_later(scene.spark, scene.sql, 30)
         begin = partial(
-            registered.enter_context, at_work(adapter, "a" * 16 + "-1", read, clock, 24 * HOUR_MS)
+            registered.enter_context, registered_run(adapter, "a" * 16 + "-1", read, clock, 24 * HOUR_MS)
         )
         report = later.vacuum(retention_hours=24, observer=once_at("planned", begin))
         assert adapter.storage.missing([*found.restored, *found.needed]) == set()

@@ -100,11 +100,11 @@ def test_a_table_created_again_at_the_same_path(table: ByHand) -> None:
     storage = table.scene.adapter().storage
     before = look(table.scene, storage=storage)
     shutil.rmtree(table.path)
-    anew = ByHand(table.scene)
-    add = anew.add("new.parquet")
-    anew.commit(add)
-    anew.commit(removed(add), anew.add("newer.parquet"))
-    anew.commit(anew.add("newest.parquet"))
+    recreated = ByHand(table.scene)
+    add = recreated.add("new.parquet")
+    recreated.commit(add)
+    recreated.commit(removed(add), recreated.add("newer.parquet"))
+    recreated.commit(recreated.add("newest.parquet"))
     with pytest.raises(Conflict, match="created in its place"):
         before.sweep()
     looked = look(table.scene, storage=storage, since=40)  # the cursor of the previous table
@@ -234,8 +234,8 @@ def test_a_log_that_was_cleaned_up(table: ByHand, since: int | None) -> None:
     assert looked.sweep() == looked.names()
     # No commit contains the removes of these files any more; the checkpoint still does, so they are not orphans yet.
     root = looked.storage.grounds.roots[0]
-    asked = {f"{root}/{name}.parquet" for name in ("a", "b", "n0", "strange")}
-    assert looked.storage.named(looked.versions, asked) == asked - {f"{root}/strange.parquet"}
+    candidates = {f"{root}/{name}.parquet" for name in ("a", "b", "n0", "strange")}
+    assert looked.storage.named(looked.versions, candidates) == candidates - {f"{root}/strange.parquet"}
 
 
 def test_a_gap_in_the_log(table: ByHand) -> None:
@@ -337,16 +337,16 @@ def test_uncommitted_files_are_not_garbage(table: ByHand) -> None:
     assert listed.keys() == {"b", "c", "now", "zero", "later"}
     assert listed["zero"] == 0
     root = looked.storage.grounds.roots[0]
-    asked = {f"{root}/{name}.parquet" for name in ("a", "b", "now", "zero", "later")}
-    assert looked.storage.named(looked.versions, asked) == {f"{root}/a.parquet", f"{root}/b.parquet"}
+    candidates = {f"{root}/{name}.parquet" for name in ("a", "b", "now", "zero", "later")}
+    assert looked.storage.named(looked.versions, candidates) == {f"{root}/a.parquet", f"{root}/b.parquet"}
 
 
 def test_times_of_versions(table: ByHand) -> None:
     """The latest time of any clock, never decreasing; unknown if no clock has one."""
-    for version, (told, modified) in enumerate(
+    for version, (recorded, modified) in enumerate(
         [(5_000, 7), (4_000, 3), (0, 0), (6_000, 9), (2**53, 9)], start=3
     ):
-        table.commit(at=told, version=version)
+        table.commit(at=recorded, version=version)
         os.utime(table.commit_file(version), (modified, modified))
     for version in range(3):
         os.utime(table.commit_file(version), (1, 1))
@@ -404,7 +404,7 @@ def test_files_of_a_shallow_clone_belong_to_its_source(table: ByHand, tmp_path: 
 def test_other_tables_nearby(table: ByHand, tmp_path: Path) -> None:
     """Loss 51: a table around this one, one inside it, and one of another format in its folder."""
     storage = table.scene.adapter().storage
-    assert storage.strangers() == storage.strangers([]) == []
+    assert storage.foreign_tables() == storage.foreign_tables([]) == []
     ByHand(Scene(table.scene.spark, table.path / "sub" / "_below"))
     (table.path / "x" / "metadata").mkdir(parents=True)
     (table.path / "x" / "metadata" / "v1.metadata.json").write_text("{}")
@@ -414,9 +414,9 @@ def test_other_tables_nearby(table: ByHand, tmp_path: Path) -> None:
     root = storage.grounds.roots[0]
     found = [f"{root}/sub/_below/_delta_log", f"{root}/x/metadata"]
     around = [f"file:{tmp_path}/_delta_log", f"file:{tmp_path}/metadata"]
-    assert storage.strangers() == sorted([*found, *around])
-    assert storage.strangers(["sub"]) == sorted([found[0], *around])
-    assert storage.strangers(["nowhere"]) == around
+    assert storage.foreign_tables() == sorted([*found, *around])
+    assert storage.foreign_tables(["sub"]) == sorted([found[0], *around])
+    assert storage.foreign_tables(["nowhere"]) == around
 
 
 def test_file_names_that_look_like_a_file_status(table: ByHand) -> None:

@@ -132,15 +132,15 @@ def test_paths_outside_the_table_are_reported_and_kept(table: ByHand, tmp_path: 
     looked = look(table.scene)
     assert looked.plan.files == ()
     assert looked.sweep() == set()
-    told = {*looked.garbage.outside, *looked.plan.spared}
-    assert {f"file:{victim}", "file:/etc/hostname", "s3://other/x.parquet"} <= told
+    reported = {*looked.garbage.outside, *looked.plan.spared}
+    assert {f"file:{victim}", "file:/etc/hostname", "s3://other/x.parquet"} <= reported
     # Also if a caller requests it without the plan.
     root = looked.storage.grounds.roots[0]
-    asked = [f"{root}/{path}" for path in hostile] + [*hostile, root, f"{root}/", "file:/"]
+    candidates = [f"{root}/{path}" for path in hostile] + [*hostile, root, f"{root}/", "file:/"]
     assert victim.exists()
     before = on_disk(table.path)
     gone = looked.storage.delete(
-        [Doomed(path, "data", 1, 1) for path in asked if path != f"{root}/x.parquet"]
+        [Doomed(path, "data", 1, 1) for path in candidates if path != f"{root}/x.parquet"]
     )
     assert on_disk(table.path) == before
     assert not {path for path in gone if (Path(path.removeprefix("file:"))).exists()}

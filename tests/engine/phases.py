@@ -15,12 +15,12 @@ class At:
     def __init__(self, phase: str, act: Callable[[], object]) -> None:
         self.phase = phase
         self.act = act
-        self.told: list[str] = []
+        self.seen: list[str] = []
         self._lock = threading.Lock()
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
         with self._lock:
-            first = phase == self.phase and phase not in self.told
-            self.told.append(phase)
+            first = phase == self.phase and phase not in self.seen
+            self.seen.append(phase)
             if first:
                 self.act()

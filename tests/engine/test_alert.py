@@ -34,10 +34,10 @@ def test_each_problem_is_reported_once_until_it_is_over(tmp_path: Path) -> None:
     alerts = Alerts(appending(out))
     for each in (report("a"), report("a"), report("a", "b", unmatched=True), report(), report("a")):
         alerts.after(each)
-    told = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [[t["table"] for t in alert["tables"]] for alert in told] == [["a"], ["b"], ["a"]]
-    assert [[p["pattern"] for p in alert["patterns"]] for alert in told] == [[], ["x.*"], []]
-    assert told[0]["tables"][0]["reason"]["text"] == "boom"
+    received = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["b"], ["a"]]
+    assert [[p["pattern"] for p in alert["patterns"]] for alert in received] == [[], ["x.*"], []]
+    assert received[0]["tables"][0]["reason"]["text"] == "boom"
 
 
 def test_without_a_problem_nothing_is_started(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ class Commit:
     options: Mapping[str, Any] = field(default_factory=dict)
     now_ms: float = 0
     pauses: list[float] = field(default_factory=list)
-    told: list[Mapping[str, Any]] = field(default_factory=list)
+    reported: list[Mapping[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        events = Events("t", "run-1", lambda phase, facts: self.told.append({"phase": phase, **facts}))
+        events = Events("t", "run-1", lambda phase, facts: self.reported.append({"phase": phase, **facts}))
         clock = Clock(now_ms=lambda: int(self.now_ms), wait=self.wait)
         options = resolve(self.options)
         self.loop = CommitLoop(events, options, clock, "the commit", "nothing was written")
@@ -56,9 +56,9 @@ def test_the_first_attempt_that_lands_is_the_result() -> None:
     commit = Commit(lost(3, "landed"))
     assert commit.run() == "landed"
     assert commit.pauses == [0.1, 0.2, 0.4]
-    told = [(e["phase"], e["attempt"], e["reason"], e["dropped"], e["replayed"]) for e in commit.told]
+    reported = [(e["phase"], e["attempt"], e["reason"], e["dropped"], e["replayed"]) for e in commit.reported]
     why = [Reason.of(Code.CONFLICT, error=f"lost {n}", winner=f"v{n}") for n in range(3)]
-    assert told == [("conflict", n, why[n], 0, 0) for n in range(3)]
+    assert reported == [("conflict", n, why[n], 0, 0) for n in range(3)]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 4])
@@ -71,7 +71,7 @@ def test_the_attempts_are_bounded_by_number(retries: int) -> None:
     assert gave_up.value.winner == f"v{retries}"
     assert "nothing was written" in str(gave_up.value)
     assert len(commit.pauses) == retries
-    assert len(commit.told) == retries + 1
+    assert len(commit.reported) == retries + 1
 
 
 @pytest.mark.parametrize("started, attempts", [(False, 5), (True, 1)])
@@ -109,7 +109,7 @@ def test_the_work_is_refreshed_after_the_wait() -> None:
 def test_a_commit_that_landed_and_was_reported_lost_is_the_result() -> None:
     commit = Commit(lost(1))
     assert commit.run(lambda _: "it landed") == "it landed"
-    assert (commit.told, commit.pauses) == ([], [])
+    assert (commit.reported, commit.pauses) == ([], [])
 
 
 def test_a_commit_that_landed_at_the_last_attempt_is_the_result() -> None:

@@ -15,13 +15,13 @@ from tests.engine.scene import overlapping
 
 def test_phases_arrive_in_order() -> None:
     scene = overlapping()
-    told: list[str] = []
+    phases: list[str] = []
 
     def observer(phase: str, info: Mapping[str, Any]) -> None:
-        told.append(phase)
+        phases.append(phase)
 
     scene.run(observer=observer)
-    assert [phase for phase, _ in itertools.groupby(told)] == [
+    assert [phase for phase, _ in itertools.groupby(phases)] == [
         "planned", "read", "written", "before_commit", "committed",
     ]  # fmt: skip
 
@@ -46,7 +46,7 @@ def test_a_run_logs_its_plan_and_its_commit_and_at_debug_why_blocks_were_left(
 
 def test_a_conflict_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "lakekeeper"):
-        Events("t", "r1").tell("conflict", attempt=0, reason="another commit won")
+        Events("t", "r1").emit("conflict", attempt=0, reason="another commit won")
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.retries import AT_WORK, BEFORE_WORK, patiently, sent
+from lakekeeper.engine.retries import LONG_PAUSES, SHORT_PAUSES, retried, sent
 from lakekeeper.errors import (
     AdapterError,
     Conflict,
@@ -45,18 +45,18 @@ class Store:
 @pytest.mark.parametrize("failures", [0, 1, 5])
 def test_an_error_of_the_store_costs_a_pause(error: Exception, failures: int) -> None:
     store = Store(*[error] * failures, "rows")
-    assert patiently(store.read, store.clock) == "rows"
-    assert store.pauses == list(AT_WORK[:failures])
+    assert retried(store.read, store.clock) == "rows"
+    assert store.pauses == list(LONG_PAUSES[:failures])
 
 
 def test_a_lasting_error_is_raised_sooner_where_no_work_would_be_lost() -> None:
-    for pauses in (BEFORE_WORK, AT_WORK):
+    for pauses in (SHORT_PAUSES, LONG_PAUSES):
         store = Store(*[OSError(f"{n}") for n in range(10)])
         with pytest.raises(OSError, match=str(len(pauses))):
-            patiently(store.read, store.clock, pauses)
+            retried(store.read, store.clock, pauses)
         assert store.pauses == list(pauses)
-    assert sum(BEFORE_WORK) < 2
-    assert sum(AT_WORK) < 60
+    assert sum(SHORT_PAUSES) < 2
+    assert sum(LONG_PAUSES) < 60
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_lasting_error_is_raised_sooner_where_no_work_would_be_lost() -> None:
 def test_an_error_that_another_call_cannot_change_is_raised_at_once(error: Exception) -> None:
     store = Store(error, "rows")
     with pytest.raises(type(error)):
-        patiently(store.read, store.clock)
+        retried(store.read, store.clock)
     assert store.pauses == []
 
 
@@ -86,12 +86,12 @@ def test_an_interrupt_is_not_an_error_of_the_store() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        patiently(interrupted, store.clock)
+        retried(interrupted, store.clock)
     assert store.pauses == []
 
 
 @pytest.mark.parametrize(
-    "error, pauses", [(Rejected("429"), BEFORE_WORK), (NotSent("the note cannot be written"), AT_WORK)]
+    "error, pauses", [(Rejected("429"), SHORT_PAUSES), (NotSent("the note cannot be written"), LONG_PAUSES)]
 )
 def test_a_commit_that_did_not_reach_the_log_is_made_again(
     error: Exception, pauses: tuple[float, ...]

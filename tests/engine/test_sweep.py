@@ -462,8 +462,8 @@ def test_tables_side_by_side_are_reported_in_order() -> None:
 
     given = {"auto.tables": "*", "auto.verbs": "compact", "auto.max-concurrent-tables": 2}
     settings = settings_from(resolve(given))
-    told = passed({"a": Meeting(), "b": Meeting()}, settings=settings)
-    assert [(t.table, t.status) for t in told.tables] == [("a", "done"), ("b", "done")]
+    reported = passed({"a": Meeting(), "b": Meeting()}, settings=settings)
+    assert [(t.table, t.status) for t in reported.tables] == [("a", "done"), ("b", "done")]
 
 
 def test_a_service_remembers_for_each_table_where_it_lost_races() -> None:
@@ -486,16 +486,16 @@ def test_a_dry_run_says_what_is_due() -> None:
 
 
 def test_once_stopped_it_starts_no_other_verb_or_table() -> None:
-    told = threading.Event()
+    reported = threading.Event()
 
     class Stopping(FakeTable):
         def recluster(self, *, options: Any, **given: Any) -> MergeReport:
             if options is None:
-                told.set()
+                reported.set()
             return super().recluster(options=options, **given)
 
     first, second = Stopping(answers=DUE, scores={"recluster": 1.0}), FakeTable(answers=DUE)
-    result = passed({"a": first, "b": second}, stopping=told.is_set)
+    result = passed({"a": first, "b": second}, stopping=reported.is_set)
     assert statuses(result) == {"a": "done", "b": "stopped"}
     assert (first.verbs, second.ran, result.exit_code) == (["recluster"], [], 0)
 
@@ -894,10 +894,10 @@ def test_heavy_tasks_run_elsewhere_and_the_others_in_the_session() -> None:
     rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
     given: Any = {"answers": DUE, "scores": {"recluster": 7.0}, "outdated": 3, "expired": 2}
     here, there = FakeTable(rule, **given), FakeTable(**given)
-    asked: list[set[str]] = []
+    queried: list[set[str]] = []
 
     def used(runs: Any) -> float:
-        asked.append(set(runs))
+        queried.append(set(runs))
         return 2.0
 
     (one,) = passed({"a": here}, settings=settings, heavy=Elsewhere(there), core_seconds=used).tables
@@ -905,7 +905,7 @@ def test_heavy_tasks_run_elsewhere_and_the_others_in_the_session() -> None:
     assert here.verbs == ["merge_deletes", "vacuum", "empty_trash"], "these rewrite nothing"
     assert dict(there.ran)["recluster"]["budget_bytes"] == 100, "the budget that the fleet has granted"
     assert (one.status, one.rewritten_bytes_count, one.score) == ("done", 100, 7.0)
-    assert {"recluster-run"} in asked, "the pass reads the core time of its runs"
+    assert {"recluster-run"} in queried, "the pass reads the core time of its runs"
 
 
 def test_a_heavy_task_that_fails_elsewhere_is_parked_and_stops_no_other_table() -> None:

@@ -304,10 +304,10 @@ class IcebergGround(Ground):
 
     def _pointer(self) -> str:
         with contextlib.closing(sqlite3.connect(self.catalog_file, timeout=60)) as catalog:
-            asked = (
+            select = (
                 "SELECT metadata_location FROM iceberg_tables WHERE table_namespace='faults' AND table_name=?"
             )
-            return str(catalog.execute(asked, (self.name,)).fetchone()[0])
+            return str(catalog.execute(select, (self.name,)).fetchone()[0])
 
     def _point(self, kept: Kept) -> None:
         point_to(self.catalog_file, self.name, kept.pointer)
@@ -337,8 +337,10 @@ def add_files(kept: Path, home: Path) -> None:
 def point_to(catalog_file: str, name: str, metadata: str) -> None:
     """Set a SQLite catalog's metadata file of the table."""
     with contextlib.closing(sqlite3.connect(catalog_file, timeout=60)) as catalog, catalog:
-        told = "UPDATE iceberg_tables SET metadata_location=? WHERE table_namespace='faults' AND table_name=?"
-        assert catalog.execute(told, (metadata, name)).rowcount == 1
+        update = (
+            "UPDATE iceberg_tables SET metadata_location=? WHERE table_namespace='faults' AND table_name=?"
+        )
+        assert catalog.execute(update, (metadata, name)).rowcount == 1
 
 
 def ground_of(spark: SparkSession, kind: str, root: Path) -> Ground:

@@ -94,15 +94,15 @@ def program(name: str) -> Program:
 
 def observer(errand: Errand, end: Callable[[], NoReturn]) -> Callable[[str, Mapping[str, Any]], None]:
     """Lands the winner at its phase, ends the process at the point."""
-    race, told = program(errand.program), {"": 0}
+    race, counts = program(errand.program), {"": 0}
 
     def observe(phase: str, _: Mapping[str, Any]) -> None:
-        told[phase] = told.get(phase, 0) + 1
-        if phase == race.phase and told[phase] == 1:
+        counts[phase] = counts.get(phase, 0) + 1
+        if phase == race.phase and counts[phase] == 1:
             add_files(Path(errand.winner), Path(errand.home))
             if errand.pointer:
                 point_to(errand.catalog_file, errand.name, errand.pointer)
-        if errand.point == f"{phase}:{told[phase]}":
+        if errand.point == f"{phase}:{counts[phase]}":
             end()
 
     return observe

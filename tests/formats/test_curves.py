@@ -45,9 +45,9 @@ def test_a_hilbert_key_serves_the_second_column_and_converges(lake: Lake) -> Non
     assert report.commits == 1
     assert lake.fingerprint(curved) == rows
     assert files_of(lake, curved, "b") < 0.7 * files_of(lake, linear, "b")
-    told = lake.table(curved).clustering_information()
-    assert told.cluster_by_keys == "hilbert(a, b)"
-    assert told.average_depth < 4
+    information = lake.table(curved).clustering_information()
+    assert information.cluster_by_keys == "hilbert(a, b)"
+    assert information.average_depth < 4
     versions, files = lake.versions(curved), lake.on_disk(curved)
     assert not lake.table(curved, hours=1).recluster(final=True, options=SMALL).changed
     assert lake.versions(curved) == versions

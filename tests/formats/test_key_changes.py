@@ -30,7 +30,7 @@ class Key:
         return f"{self.layout}({','.join(self.columns)})"
 
     @property
-    def asked(self) -> str:
+    def text(self) -> str:
         """The key as an argument of ``columns=``."""
         return f"{self.layout}({', '.join(self.columns)})"
 
@@ -69,7 +69,7 @@ def clustered(lake: Lake, key: Key) -> str:
             "md5(cast(id as string)) as v",
         )
         lake.append(name, made)
-    assert lake.table(name).recluster(key.asked, policy="full", options=SMALL).commits == 1
+    assert lake.table(name).recluster(key.text, policy="full", options=SMALL).commits == 1
     return name
 
 
@@ -93,8 +93,8 @@ def test_recluster_moves_the_table_to_another_key(lake: Lake, under: Key, wanted
     count = table.blocks().count()
     assert count >= 12
     before = opened(lake, name, column)
-    own = table.clustering_information(under.asked).average_depth
-    deep = table.clustering_information(wanted.asked)
+    own = table.clustering_information(under.text).average_depth
+    deep = table.clustering_information(wanted.text)
     assert own < 5  # Iceberg stores no ranges on a curve, so this is the depth of the boxes
     assert deep.average_depth > 2 * own
     assert set(deep.levels) == {0}
@@ -109,8 +109,8 @@ def test_recluster_moves_the_table_to_another_key(lake: Lake, under: Key, wanted
     assert report.files_per_query_after is not None
     after = opened(lake, name, column)
     assert after < 0.7 * before
-    told = lake.table(name).clustering_information()
-    assert told.average_depth < 4
+    information = lake.table(name).clustering_information()
+    assert information.average_depth < 4
     assert lake.fingerprint(name) == rows
     if wanted.layout == "linear":
         assert report.files_per_query_after == pytest.approx(after, abs=1.0)
@@ -122,7 +122,7 @@ def test_ranges_of_lost_boundaries_are_ignored(lake: Lake) -> None:
     """New boundaries for the same key, as after a loss of the notes beside the table."""
     name = clustered(lake, HILBERT_AB)
     table, rows = lake.table(name), lake.fingerprint(name)
-    before = table.clustering_information(HILBERT_AB.asked)
+    before = table.clustering_information(HILBERT_AB.text)
     (key_id,) = {row["key_id"] for row in table.blocks().collect()}
     notes, kept = lake.adapter(name).notes, note_name(key_id, 0)
     assert notes.read(kept) is not None
@@ -131,9 +131,9 @@ def test_ranges_of_lost_boundaries_are_ignored(lake: Lake) -> None:
         "id", "cast(5 * id as int) as a", "cast(id * 3 as int) as b", "1 as c", "'x' as v"
     )
     lake.append(name, made)
-    after = lake.table(name).clustering_information(HILBERT_AB.asked)
+    after = lake.table(name).clustering_information(HILBERT_AB.text)
     assert after.average_depth > before.average_depth
     assert f"{after.total_partition_count} blocks by their bounding boxes" in after.notes
-    changed = lake.table(name).recluster(HILBERT_AB.asked, final=True, options=SMALL)
+    changed = lake.table(name).recluster(HILBERT_AB.text, final=True, options=SMALL)
     assert changed.ended.code in ("nothing_left", "nothing_to_do")
     assert lake.fingerprint(name)[0] == rows[0] + ROWS

@@ -40,11 +40,11 @@ def test_a_dry_run_reports_the_same_and_changes_nothing(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     table = lake.table(name)
     properties = lake.adapter(name).properties()
-    told = table.cluster_by("k", native=True, dry_run=True)
-    assert "would become (k)" in str(told)
+    preview = table.cluster_by("k", native=True, dry_run=True)
+    assert "would become (k)" in str(preview)
     assert (lake.adapter(name).properties(), key(lake, name)) == (properties, "None")
     done = table.cluster_by("k", native=True)
-    assert (done.changes, done.kept_as) == (told.changes, told.kept_as)
+    assert (done.changes, done.kept_as) == (preview.changes, preview.kept_as)
     assert "cluster key none -> (k)" in str(done)
 
 
@@ -134,8 +134,8 @@ def test_a_key_whose_column_was_dropped_is_ignored(
 def test_a_key_that_cannot_be_native_is_refused_before_any_write(lake: Lake) -> None:
     name = lake.create("id BIGINT, k INT, v STRING", partitioned="k")
     table = lake.table(name)
-    asked = {"layout": "hilbert"} if lake.iceberg else {}
+    arguments = {"layout": "hilbert"} if lake.iceberg else {}
     version, properties = lake.adapter(name).version().version, lake.adapter(name).properties()
     with pytest.raises(OptionError, match="native"):
-        table.cluster_by("id", "v", native=True, **asked)  # type: ignore[arg-type]  # varies by format
+        table.cluster_by("id", "v", native=True, **arguments)  # type: ignore[arg-type]  # varies by format
     assert (lake.adapter(name).version().version, lake.adapter(name).properties()) == (version, properties)

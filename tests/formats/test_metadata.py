@@ -20,12 +20,12 @@ def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) ->
     for i in range(11):
         lake.append(name, spark.range(i, i + 1))
     before = lake.fingerprint(name)
-    told = table.compact_metadata(dry_run=True)
-    assert told.files_before >= 11
-    assert told.files_after == 1
-    assert not told.changed
+    preview = table.compact_metadata(dry_run=True)
+    assert preview.files_before >= 11
+    assert preview.files_after == 1
+    assert not preview.changed
     done = table.compact_metadata()
-    assert (done.files_before, done.files_after, done.changed) == (told.files_before, 1, True)
+    assert (done.files_before, done.files_after, done.changed) == (preview.files_before, 1, True)
     assert lake.fingerprint(name) == before
     again = table.compact_metadata()
     assert not again.changed

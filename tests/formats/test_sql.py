@@ -41,19 +41,19 @@ def test_a_statement_that_loses_to_our_rewrite_is_retried(
     table.cluster_by("k")
     gate = Gate(lake.spark, tmp_path)
     after = expected(lake, name, kind)
-    told: list[Mapping[str, Any]] = []
+    conflicts: list[Mapping[str, Any]] = []
     statement = STATEMENTS[kind].format(t=name, gate=gate.name)
 
     def run() -> Any:
-        return lk.sql(lake.spark, statement, observer=lambda _, info: told.append(info))
+        return lk.sql(lake.spark, statement, observer=lambda _, info: conflicts.append(info))
 
     with caplog.at_level(logging.WARNING, "lakekeeper"):
         future = gate.around(run, table.recluster)
     future.result()
     assert sorted(map(tuple, lake.spark.table(name).collect())) == after
-    assert len(told) == 1, "it lost exactly once"
-    assert told[0]["reason"].code == "conflict"
-    assert "lakekeeper run" in str(told[0]["reason"])
+    assert len(conflicts) == 1, "it lost exactly once"
+    assert conflicts[0]["reason"].code == "conflict"
+    assert "lakekeeper run" in str(conflicts[0]["reason"])
     assert "run again" in caplog.text
 
 

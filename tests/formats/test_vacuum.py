@@ -47,13 +47,13 @@ def test_unneeded_files_are_deleted_and_the_rest_reads_the_same(spark: SparkSess
     before, place = lake.fingerprint(name), lake.home(name)
     disk = on_disk(place)
     table = lk.table(spark, name)
-    told = table.vacuum(dry_run=True, **NOW)
+    preview = table.vacuum(dry_run=True, **NOW)
     assert on_disk(place) == disk
-    assert told.plan is not None
+    assert preview.plan is not None
     report = table.vacuum(**NOW)
     gone = {str(path): size for path, size in disk.items() if path not in on_disk(place)}
-    assert {f.path.removeprefix("file:") for f in told.plan.files} == set(gone)
-    assert report.deleted_files_count == len(gone) == told.deleted_files_count
+    assert {f.path.removeprefix("file:") for f in preview.plan.files} == set(gone)
+    assert report.deleted_files_count == len(gone) == preview.deleted_files_count
     assert report.deleted_bytes_count == sum(gone.values())
     assert lake.fingerprint(name) == before
     assert registered(lake.adapter(name).notes) == {}
@@ -234,7 +234,7 @@ def test_a_property_does_not_lift_the_deletion_limit(
     orphan = unnamed(lake.home(name))
     orphan.write_bytes(b"x" * 1_000_000)
     os.utime(orphan, (10**9, 10**9))
-    asked: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "orphans": True}
+    arguments: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True, "orphans": True}
     with caplog.at_level("WARNING", "lakekeeper"), pytest.raises(RetentionError, match="max-share is 50%"):
-        lk.table(spark, name).vacuum(**asked)
+        lk.table(spark, name).vacuum(**arguments)
     assert "lakekeeper.vacuum.max-share is ignored" in caplog.text

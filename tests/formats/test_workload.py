@@ -18,7 +18,7 @@ from tests.formats.lakes import Lake
 
 
 @pytest.fixture
-def heard(spark: SparkSession) -> Iterator[Listening]:
+def recording(spark: SparkSession) -> Iterator[Listening]:
     listening = lk.listen(spark)
     yield listening
     listening.stop()
@@ -38,8 +38,8 @@ def make(lake: Lake, *, files: int = 6, rows: int = 60) -> str:
     return name
 
 
-def test_the_queries_of_a_session_are_heard_with_the_files_they_read(
-    spark: SparkSession, lake: Lake, heard: Listening
+def test_the_queries_of_a_session_are_recorded_with_the_files_they_read(
+    spark: SparkSession, lake: Lake, recording: Listening
 ) -> None:
     name = make(lake)
     spark.sql(f"SELECT * FROM {name} WHERE day >= 2 AND day < 4").collect()
@@ -65,7 +65,7 @@ def test_a_stopped_listener_hears_nothing(spark: SparkSession, lake: Lake) -> No
     assert listening.seen == seen
 
 
-def test_our_own_reads_are_not_queries(spark: SparkSession, lake: Lake, heard: Listening) -> None:
+def test_our_own_reads_are_not_queries(spark: SparkSession, lake: Lake, recording: Listening) -> None:
     name = make(lake, files=3)
     table = lk.table(spark, name)
     table.recluster("user", options={"depth-threshold": 1, "policy": "full"})
@@ -74,17 +74,17 @@ def test_our_own_reads_are_not_queries(spark: SparkSession, lake: Lake, heard: L
 
 
 def test_a_failing_listener_fails_no_query(
-    spark: SparkSession, lake: Lake, heard: Listening, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, recording: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("broken")
 
     name = make(lake, files=2)
     monkeypatch.setattr(query_listener, "sightings", broken)
-    before = heard.failed
+    before = recording.failed
     assert spark.sql(f"SELECT * FROM {name} WHERE day = 1").count() == 60
     settle(spark)
-    assert heard.failed > before
+    assert recording.failed > before
 
 
 def test_a_plans_frame_has_every_block_once(spark: SparkSession, lake: Lake) -> None:
@@ -92,14 +92,14 @@ def test_a_plans_frame_has_every_block_once(spark: SparkSession, lake: Lake) -> 
     table = lk.table(spark, name)
     table.cluster_by("user")
     plan = table.plan(options={"depth-threshold": 1, "policy": "ranges"})
-    told = {row.path: row for row in plan.to_frame(spark).collect()}
-    assert sorted(told) == sorted(row.path for row in table.blocks().collect())
-    assert {row.action for row in told.values()} == {"merge"}
+    by_path = {row.path: row for row in plan.to_frame(spark).collect()}
+    assert sorted(by_path) == sorted(row.path for row in table.blocks().collect())
+    assert {row.action for row in by_path.values()} == {"merge"}
     assert "a query reads 3.00 files" in str(plan)
 
 
 def test_advice_for_queries_that_filter_another_column_than_the_key(
-    spark: SparkSession, lake: Lake, heard: Listening
+    spark: SparkSession, lake: Lake, recording: Listening
 ) -> None:
     name = make(lake)
     table = lk.table(spark, name)
@@ -123,8 +123,8 @@ def test_a_key_that_the_table_has_is_weighed_with_columns_that_no_query_filters(
     table.cluster_by("user", "day")
     now_ms = int(time.time() * 1000)
     scans = tuple(Scan(now_ms - n, {"user": (Span(n, n),)}) for n in range(1, 30))
-    asked = lk.Workload(name, scans, now_ms - 3_600_000, now_ms)
-    advice = table.advise(asked, options={"max-rows-per-file": 60})
+    queries = lk.Workload(name, scans, now_ms - 3_600_000, now_ms)
+    advice = table.advise(queries, options={"max-rows-per-file": 60})
     assert advice.candidates[0].worth.before.files > advice.candidates[0].worth.after.files > 0
     assert [one.columns for one in advice.candidates if one.present] == [("user", "day")]
     assert advice.best is None
@@ -135,9 +135,9 @@ def test_advice_reports_invalid_arguments(spark: SparkSession, lake: Lake) -> No
     table = lk.table(spark, name)
     with pytest.raises(OptionError, match="listen"):
         table.advise()
-    asked = lk.Workload("t", (), 0, 0, "nowhere")
+    queries = lk.Workload("t", (), 0, 0, "nowhere")
     with pytest.raises(OptionError, match="contains none of it"):
-        table.advise(asked)
-    asked = lk.Workload("t", (Scan(0, {"user": (Span(1, 1),)}),), 0, 0, "here")
+        table.advise(queries)
+    queries = lk.Workload("t", (Scan(0, {"user": (Span(1, 1),)}),), 0, 0, "here")
     with pytest.raises(OptionError, match="usr"):
-        table.advise(asked, columns="usr")
+        table.advise(queries, columns="usr")

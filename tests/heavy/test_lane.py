@@ -165,12 +165,12 @@ def test_a_process_that_no_answer_can_come_from_is_replaced(
 def test_a_process_that_reads_nothing_is_ended_too(started: list[HeavyProcess], lane: Lanes) -> None:
     opened = lane("deaf")
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(opened.run, HeavyCall("t", "compact", workload="x" * (1 << 20)), None)
-        while not started and not asked.done():
+        pending = pool.submit(opened.run, HeavyCall("t", "compact", workload="x" * (1 << 20)), None)
+        while not started and not pending.done():
             Event().wait(0.01)
         started[0].end(0.1)
         with pytest.raises(HeavyError, match=r"t: .* is gone"):
-            asked.result()
+            pending.result()
 
 
 def test_a_log_handler_that_raises_costs_no_task(lane: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:

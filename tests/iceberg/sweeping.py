@@ -70,9 +70,9 @@ def check(scene: Scene, **how: object) -> Swept:
     after = scene.every_version()
     assert set(after) == set(done.kept.reasons)
     assert after == {version: rows[version] for version in after}
-    told = {path.removeprefix("file:") for path in done.gone}
+    deleted = {path.removeprefix("file:") for path in done.gone}
     new = {path for path in on_disk(scene) - before if path.endswith("metadata.json")}
-    assert on_disk(scene) - new == before - told
+    assert on_disk(scene) - new == before - deleted
     assert {f.path for f in done.plan.files} == done.gone
     assert scene.leftovers() == scene.metadata_leftovers() == set()
     assert done.garbage.outside == ()

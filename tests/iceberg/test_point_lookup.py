@@ -26,7 +26,7 @@ class Case:
 
 
 _LISTS = "INSERT INTO {t} VALUES (1, array(1)), (1, array(2))"
-_MOMENTS = (
+_TIMESTAMPS = (
     "INSERT INTO {t} SELECT 1, timestamp '2024-01-01 00:00:00' + make_dt_interval(0, 0, 0, id / 1000000), "
     "timestamp_ntz '2024-01-01 00:00:00' FROM range(0, 9, 1, 1)"
 )
@@ -35,7 +35,7 @@ EXACT = {
         "k INT, v DECIMAL(38, 3)", ("INSERT INTO {t} VALUES (1, 1.001), (1, 1.002)",), "v = 1.001"
     ),
     "timestamps": Case(
-        "k INT, v TIMESTAMP, n TIMESTAMP_NTZ", (_MOMENTS,), "v = timestamp '2024-01-01 00:00:00.000003'"
+        "k INT, v TIMESTAMP, n TIMESTAMP_NTZ", (_TIMESTAMPS,), "v = timestamp '2024-01-01 00:00:00.000003'"
     ),
     "zeros and NaN": Case(
         "k INT, v DOUBLE",

@@ -76,12 +76,12 @@ def test_consecutive_deletes_in_the_same_files_are_replayed(
     three_files(scene, version)
     scene.run("DELETE FROM {t} WHERE v IN ('v2', 'v32')")
     race = Race.start(scene)
-    asked: list[str] = []
+    calls: list[str] = []
     for module, name in ((block_tracking, "list_files"), (Planner, "tasks")):
         real = getattr(module, name)
 
         def noted(*given: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
-            asked.append(name)
+            calls.append(name)
             return real(*given)
 
         monkeypatch.setattr(module, name, noted)
@@ -89,7 +89,7 @@ def test_consecutive_deletes_in_the_same_files_are_replayed(
         scene.run(f"DELETE FROM {{t}} WHERE v IN ('v{i}', 'v{30 + i}')")
         race.replay()
     assert race.lost == [2, 4, 6]
-    assert asked == ["tasks"], "the inputs are planned once, without a listing"
+    assert calls == ["tasks"], "the inputs are planned once, without a listing"
     check(scene, race, 6)
 
 

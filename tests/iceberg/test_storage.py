@@ -439,30 +439,30 @@ def test_tables_in_one_folder(scene: Scene, tmp_path: Path) -> None:
         other = Scene(spark).create("k INT, v STRING", more=f"LOCATION '{tmp_path}/{folder}'")
         return rows(other, 1)
 
-    def strangers(of: Scene, runs: Sequence[str] | None = None) -> list[str]:
-        return [place.replace("file:", "") for place in of.adapter().storage.strangers(runs)]
+    def foreign_tables(of: Scene, runs: Sequence[str] | None = None) -> list[str]:
+        return [place.replace("file:", "") for place in of.adapter().storage.foreign_tables(runs)]
 
     alone = made("alone")
-    assert strangers(alone) == strangers(alone, ["x"]) == []
+    assert foreign_tables(alone) == foreign_tables(alone, ["x"]) == []
     inner = made("alone/data/inner")
-    assert strangers(alone) == [f"{location(inner)}/metadata", f"{inner.sql} at {location(inner)}"]
-    assert strangers(inner) == [f"{location(alone)}/metadata", f"{alone.sql} at {location(alone)}"]
-    assert strangers(alone, ["inner"]) == strangers(alone)
-    assert strangers(alone, []) == [f"{inner.sql} at {location(inner)}"]
+    assert foreign_tables(alone) == [f"{location(inner)}/metadata", f"{inner.sql} at {location(inner)}"]
+    assert foreign_tables(inner) == [f"{location(alone)}/metadata", f"{alone.sql} at {location(alone)}"]
+    assert foreign_tables(alone, ["inner"]) == foreign_tables(alone)
+    assert foreign_tables(alone, []) == [f"{inner.sql} at {location(inner)}"]
     first, second = made("same"), made("same")
-    assert strangers(first) == [f"{tmp_path}/same/metadata", f"{second.sql} at {tmp_path}/same"]
-    assert strangers(second, ["x"]) == [f"{first.sql} at {tmp_path}/same"]
+    assert foreign_tables(first) == [f"{tmp_path}/same/metadata", f"{second.sql} at {tmp_path}/same"]
+    assert foreign_tables(second, ["x"]) == [f"{first.sql} at {tmp_path}/same"]
     delta = made("delta")
     (tmp_path / "delta" / "x" / "_delta_log").mkdir(parents=True)
     (tmp_path / "delta" / "x" / "_delta_log" / "0.json").write_text("{}")
-    assert strangers(delta) == [f"{tmp_path}/delta/x/_delta_log"]
+    assert foreign_tables(delta) == [f"{tmp_path}/delta/x/_delta_log"]
     broken = made("broken")
     (tmp_path / "broken" / "metadata" / "9.metadata.json").write_text("{")
     with pytest.raises(AdapterError, match="does not say which table"):
-        strangers(broken)
+        foreign_tables(broken)
     beside = made("db/metadata")  # a table of this name is beside the others, not around them
-    assert strangers(made("db/other")) == []
-    assert strangers(beside) == []
+    assert foreign_tables(made("db/other")) == []
+    assert foreign_tables(beside) == []
 
 
 def test_tables_that_write_their_data_to_one_folder(scene: Scene, tmp_path: Path) -> None:
@@ -470,10 +470,10 @@ def test_tables_that_write_their_data_to_one_folder(scene: Scene, tmp_path: Path
     shared = {"write.data.path": f"file:{tmp_path}/bulk"}
     one, other = (rows(Scene(scene.spark).create("k INT, v STRING", properties=shared), 1) for _ in range(2))
     storage = one.adapter().storage
-    assert storage.strangers() == []  # this table does not own the folder
+    assert storage.foreign_tables() == []  # this table does not own the folder
     allowed = storage.allowing([f"file:{tmp_path}"])
-    assert allowed.strangers() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
-    assert allowed.strangers(["lk1"]) == []
+    assert allowed.foreign_tables() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
+    assert allowed.foreign_tables(["lk1"]) == []
 
 
 def test_tables_of_two_catalogs_that_write_their_data_to_one_folder(
@@ -484,7 +484,7 @@ def test_tables_of_two_catalogs_that_write_their_data_to_one_folder(
     rows(scene.create("k INT, v STRING", properties=shared), 1)
     other = rows(rest.scene.create("k INT, v STRING", properties=shared), 1)
     allowed = scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"])
-    assert allowed.strangers() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
+    assert allowed.foreign_tables() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
 
 
 def test_two_catalogs_that_show_one_table(rest: _Rest, confs: RuntimeConfig, tmp_path: Path) -> None:
@@ -497,7 +497,7 @@ def test_two_catalogs_that_show_one_table(rest: _Rest, confs: RuntimeConfig, tmp
     shared = {"write.data.path": f"file:{tmp_path}/bulk"}
     rows(scene.create("k INT, v STRING", properties=shared), 1)
     assert scene.spark.table(f"twin.db.{scene.name}").count() == 1
-    assert scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"]).strangers() == []
+    assert scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"]).foreign_tables() == []
 
 
 def test_a_catalog_that_does_not_respond(scene: Scene) -> None:
@@ -510,7 +510,7 @@ def test_a_catalog_that_does_not_respond(scene: Scene) -> None:
     metadata.unlink()
     try:
         with pytest.raises(AdapterError, match=rf"{broken.sql} does not report its location"):
-            scene.adapter().storage.strangers([])
+            scene.adapter().storage.foreign_tables([])
     finally:
         metadata.write_bytes(text)
 

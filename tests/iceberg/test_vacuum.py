@@ -178,8 +178,8 @@ def test_files_that_were_dropped_and_added_again(scene: Scene) -> None:
     assert (len(done.kept.gone), done.of_kind("data")) == (5, 0)
     assert {r.k for r in scene.spark.table(scene.sql).collect()} == {0, 1, 2, 9}
     storage = scene.adapter().storage
-    asked = {spelling.format(local(file.location())) for spelling in spellings for file in files}
-    assert storage.named(storage.versions(), {*asked, "file:/nowhere/f.parquet"}) == asked
+    spelled = {spelling.format(local(file.location())) for spelling in spellings for file in files}
+    assert storage.named(storage.versions(), {*spelled, "file:/nowhere/f.parquet"}) == spelled
 
 
 def test_statistics_are_deleted_with_their_snapshot(scene: Scene) -> None:
@@ -298,8 +298,8 @@ def test_files_in_declared_folders_outside_the_location(scene: Scene, tmp_path: 
         done = sweep(scene, storage=storage)
         assert (done.of_kind("data"), done.garbage.outside) == (2, ())
         assert {f.partition for f in done.plan.files if f.kind == "data"} == {"k=1", "k=2"}
-        told = {str(local(path)) for path in done.gone}
-        assert before - outside() == {path for path in told if path.startswith(str(tmp_path))}
+        deleted = {str(local(path)) for path in done.gone}
+        assert before - outside() == {path for path in deleted if path.startswith(str(tmp_path))}
         assert scene.every_version() == {v: rows[v] for v in done.kept.reasons}
         listed = {str(local(info.path)) for info in storage.files()}
         folder = "elsewhere" if more is places else "hashed"

@@ -22,7 +22,7 @@ from tests.matrix.world import World
 from tests.opening import table_with
 
 VERBS = ("recluster", "compact", "merge_deletes")
-MOMENTS = {
+PHASES = {
     "before read": "planned",
     "after read": "written",
     "before commit": "before_commit",
@@ -58,17 +58,17 @@ class Cell:
 
 def every_cell() -> list[Cell]:
     """All valid cells."""
-    made = (Cell(*axes) for axes in itertools.product(ACTIONS, MOMENTS, VERBS, KINDS))
+    made = (Cell(*axes) for axes in itertools.product(ACTIONS, PHASES, VERBS, KINDS))
     return [c for c in made if c.kind in c.rival.kinds and (c.rival.stoppable or c.when != "across")]
 
 
 def pairwise(cells: Sequence[Cell]) -> list[Cell]:
-    """A few cells that together contain every pair of values, with ``MOMENTS`` in turn; always the same ones."""
+    """A few cells that together contain every pair of values, with ``PHASES`` in turn; always the same ones."""
     missing = {pair for cell in cells for pair in pairs(cell)}
     chosen: list[Cell] = []
     while missing:
-        moments = Counter(cell.when for cell in chosen)
-        best = max(cells, key=lambda cell: (len(pairs(cell) & missing), -moments[cell.when]))
+        phases = Counter(cell.when for cell in chosen)
+        best = max(cells, key=lambda cell: (len(pairs(cell) & missing), -phases[cell.when]))
         chosen.append(best)
         missing -= pairs(best)
     return chosen
@@ -83,7 +83,7 @@ def pairs(cell: Cell) -> set[tuple[str, str, str, str]]:
     found = set()
     for one, two in itertools.combinations(("action", "when", "verb", "kind"), 2):
         second = getattr(cell, two)
-        if (one, two) == ("action", "when") and MOMENTS[cell.when]:
+        if (one, two) == ("action", "when") and PHASES[cell.when]:
             second = "early"
         found.add((one, getattr(cell, one), two, second))
     return found
@@ -108,9 +108,9 @@ def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeRepor
         table = before_attempt(world, rival)
         report = maintain(world, cell.verb, table=table)
     else:
-        phase = MOMENTS[cell.when]
+        phase = PHASES[cell.when]
         report = maintain(
-            world, cell.verb, table=table, observer=lambda told, _: rival() if told == phase else None
+            world, cell.verb, table=table, observer=lambda now, _: rival() if now == phase else None
         )
     assert not rival.left, "the rival never acted"
     world.check()
@@ -120,12 +120,12 @@ def play(spark: SparkSession, cell: Cell, folder: Path) -> tuple[str, MergeRepor
 def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
     """The rival's statement is stopped between its read and its commit while we commit."""
     gate = Gate(world.spark, folder)
-    told: list[Mapping[str, Any]] = []
+    now: list[Mapping[str, Any]] = []
     reports: list[MergeReport] = []
     with cell.rival.set(world.spark):
         text = cell.rival.text(world, gate.name)
         done: Future[Any] = gate.around(
-            lambda: lk.sql(world.spark, text, observer=lambda _, info: told.append(info)),
+            lambda: lk.sql(world.spark, text, observer=lambda _, info: now.append(info)),
             lambda: reports.append(maintain(world, cell.verb)),
         )
         done.result()
@@ -134,7 +134,7 @@ def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
     world.theirs |= world.side.unreferenced()  # files of the failed attempt
     world.note(cell.rival.change)
     world.check()
-    return "retried" if told else "landed", report
+    return "retried" if now else "landed", report
 
 
 OBSTACLES = frozenset(

@@ -66,7 +66,7 @@ def delete(world: World, *ids: int) -> None:
 def test_case_2_the_delete_wins_and_the_target_file_has_it(two_files: World) -> None:
     world = two_files
     rival = once(lambda: delete(world, *RED))
-    report = merge(world, observer=lambda told, _: rival() if told == "written" else None)
+    report = merge(world, observer=lambda now, _: rival() if now == "written" else None)
     world.check()
     if masks(world):
         assert outcome(report) == "replayed"
@@ -87,7 +87,7 @@ def test_case_2_with_a_statement_of_sparks_own(four_files: World, statement: str
         world.act(lambda: lk.sql(world.spark, rival.text(world)), rival.change)
 
     happens = once(act)
-    report = merge(world, observer=lambda told, _: happens() if told == "read" else None)
+    report = merge(world, observer=lambda now, _: happens() if now == "read" else None)
     assert outcome(report) == "replayed"
     world.check()
 
@@ -96,7 +96,7 @@ def test_case_1_the_merge_wins_and_the_delete_finds_its_rows(two_files: World) -
     world = two_files
     ours = once(lambda: world.act(lambda: merge(world)))
     where = f"id IN {RED}"
-    report = world.table.delete(where, observer=lambda told, _: ours() if told == "before_commit" else None)
+    report = world.table.delete(where, observer=lambda now, _: ours() if now == "before_commit" else None)
     world.note(without(*RED))
     assert (report.deleted_rows_count, report.followed_rows_count, report.retries) == (6, 6, 1)
     assert "lakekeeper run" in report.winners[0]
@@ -110,14 +110,14 @@ def test_case_1_the_merge_wins_and_the_delete_finds_its_rows(two_files: World) -
 )
 def test_case_1_with_a_statement_of_sparks_own(two_files: World, tmp_path: Path, statement: str) -> None:
     world, theirs, gate = two_files, ACTIONS[statement], Gate(two_files.spark, tmp_path)
-    told: list[Mapping[str, Any]] = []
+    now: list[Mapping[str, Any]] = []
     text = theirs.text(world, gate.name)
     done = gate.around(
-        lambda: lk.sql(world.spark, text, observer=lambda _, info: told.append(info)),
+        lambda: lk.sql(world.spark, text, observer=lambda _, info: now.append(info)),
         lambda: world.act(lambda: merge(world)),
     )
     done.result()
-    assert len(told) == 1, "the statement lost exactly once"
+    assert len(now) == 1, "the statement lost exactly once"
     world.theirs |= world.side.unreferenced()  # files of the failed attempt
     world.note(theirs.change)
     world.check()
@@ -127,8 +127,8 @@ def test_a_delete_finds_its_rows_after_several_merges(two_files: World) -> None:
     world = two_files
     left = [lambda: merge(world), lambda: merge(world, policy="full"), lambda: merge(world, policy="full")]
 
-    def ours(told: str, _: Mapping[str, Any]) -> None:
-        if told == "before_commit" and left:
+    def ours(now: str, _: Mapping[str, Any]) -> None:
+        if now == "before_commit" and left:
             world.act(left.pop(0))
 
     report = world.table.delete(f"id IN {RED}", observer=ours)
@@ -151,7 +151,7 @@ def test_a_row_deleted_before_is_not_counted_again(four_files: World) -> None:
     world = four_files
     delete(world, 2)
     rival = once(lambda: delete(world, 2, 3, 6))
-    report = merge(world, observer=lambda told, _: rival() if told == "written" else None)
+    report = merge(world, observer=lambda now, _: rival() if now == "written" else None)
     assert outcome(report) == "replayed"
     assert report.replayed_rows_count == (3 if masks(world) else 7)
     world.check()

@@ -122,9 +122,9 @@ def in_flight(world: World, state: State, by: Trace, left: Extra) -> None:
         if name not in alive:
             world.counts["leftovers deleted"] += 1
         elif name.startswith("w"):
-            if state.jumped - world.registry.born[number] < keep.grace * HOUR_MS:
+            if state.jumped - world.registry.written_ms[number] < keep.grace * HOUR_MS:
                 raise Violation(f"{path} is being written, and was deleted")
-        elif any(_at_work(each, name, keep, state.jumped) for each in _intents(state.shelf)):
+        elif any(_is_active(each, name, keep, state.jumped) for each in _intents(state.shelf)):
             raise Violation(f"{path} was written by {name}, which is still running, and was deleted")
 
 
@@ -155,7 +155,7 @@ def _outlived(world: World, keep: Keep, path: str, state: State, trace: Trace) -
     files = {world.registry.by_number[n].path: n for n in state.extra}
     if path not in files:
         return True
-    if state.jumped - world.registry.born[files[path]] < keep.grace * HOUR_MS:
+    if state.jumped - world.registry.written_ms[files[path]] < keep.grace * HOUR_MS:
         return False
     others = [a.trace for a in state.actors if a.trace is not None and a.trace is not trace]
     return any(_has_looked(other) for other in others)
@@ -230,6 +230,6 @@ def _intents(shelf: Shelf) -> Iterator[dict[str, Any]]:
                 yield intent
 
 
-def _at_work(intent: Mapping[str, Any], name: str, keep: Keep, jumped: int) -> bool:
+def _is_active(intent: Mapping[str, Any], name: str, keep: Keep, jumped: int) -> bool:
     mine = intent["run_id"].startswith(f"{name}-")
     return bool(mine and START_MS + jumped < intent["at_ms"] + keep.timeout * HOUR_MS)

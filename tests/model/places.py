@@ -203,7 +203,7 @@ class Place:
         """Each table of the catalog sees the others and the remains of dropped ones, as in the formats' metadata."""
         for table in self.tables:
             others = (*self.tables, *self.dropped)
-            table.strangers = tuple(other.uuid for other in others if other is not table)
+            table.foreign_tables = tuple(other.uuid for other in others if other is not table)
 
     def check(self, strange: Sequence[str]) -> None:
         """Raises Violation. Files do not change: a version reads as before while its files exist."""

@@ -90,7 +90,7 @@ class ScriptedStorage:
     def refuses_trash(self) -> str:
         return ""
 
-    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+    def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         return ()
 
     def recognised(self, paths: Collection[str]) -> set[str]:

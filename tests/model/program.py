@@ -42,7 +42,7 @@ from lakekeeper.testing.memory import Parts
 from tests.model.ports import PrivateNotes, ScriptedDeletes, ScriptedStorage, SharedNotes
 
 _MOST_QUESTIONS = 400
-_MOMENT = 5_000  # ms, when programs begin: the time of version 4; later versions are in the future
+_START_MS = 5_000  # ms, when programs begin: the time of version 4; later versions are in the future
 _SLOTS = 4  # of intents and of the trash: scanning 64 each time would dominate the search
 
 
@@ -180,7 +180,7 @@ class Scripted:
         self.capabilities = trace.capabilities
         self.table = "db.t"
         self.question: Question | None = None
-        self.told: list[Question] = []
+        self.passed: list[Question] = []
         self.notes: Any = SharedNotes(self) if trace.shared else PrivateNotes()
         self.storage: Any = ScriptedStorage(self)
         self.seen = Answer()
@@ -217,7 +217,7 @@ class Scripted:
         if self._shared:
             return
         if self.question is None and self._next >= len(self._answers):
-            self.told.append(Question("phase", (phase, info)))
+            self.passed.append(Question("phase", (phase, info)))
         else:
             self.ask("phase", phase, info)
 
@@ -306,7 +306,7 @@ def _run(trace: Trace) -> list[Question | Done]:
     if trace.depth > _MOST_QUESTIONS:
         raise AssertionError(f"{trace.name} does not end: {trace.depth} questions")
     adapter = Scripted(trace)
-    passing = _Passing(_MOMENT)
+    passing = _Passing(_START_MS)
     # In a shared world, time is the world's.
     wait = (lambda _seconds: None) if trace.shared else passing.wait
     clock = Clock(now_ms=lambda: adapter.seen.now + passing.tick(), wait=wait)
@@ -322,7 +322,7 @@ def _run(trace: Trace) -> list[Question | Done]:
     else:
         done = Done(value)
     trace.reads = adapter.reads
-    return [*adapter.told, adapter.question or done]
+    return [*adapter.passed, adapter.question or done]
 
 
 class Names:

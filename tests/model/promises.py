@@ -56,7 +56,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
         Unknown: any(fault.startswith("unknown") for fault in trace.faults),
         Stop: any(fault.startswith("stop") for fault in trace.faults),
         # A delete that cannot read its table reports it; a rewrite loses only that group.
-        OSError: _asked_last(trace) in ("find", "prepare"),
+        OSError: _last_call(trace) in ("find", "prepare"),
         AdapterError: down
         or "empty" in trace.faults
         or (keep is not None and any(why in said for why in _FULL)),
@@ -71,7 +71,7 @@ def _error(world: World, trace: Trace, error: BaseException, ours: list[Version]
         raise Violation(f"{trace.name} says that nothing landed ({error}), and version {landed[0]} did")
 
 
-def _asked_last(trace: Trace) -> str:
+def _last_call(trace: Trace) -> str:
     """The last question before the end, except the cleanup after it."""
     at = trace.parent
     while at is not None and at.asks == "deletes.discard":
@@ -80,10 +80,10 @@ def _asked_last(trace: Trace) -> str:
 
 
 def _merge_report(report: MergeReport, ours: list[Version], node: Node) -> None:
-    told = (report.commits, report.run_ids)
+    reported = (report.commits, report.run_ids)
     seen = (len(ours), tuple(version.run_id for version in ours))
-    if told != seen:
-        raise Violation(f"the report has {told}, the log {seen}")
+    if reported != seen:
+        raise Violation(f"the report has {reported}, the log {seen}")
     if ours and report.version_after != ours[-1].number:
         raise Violation(f"the report says version {report.version_after}, the log {ours[-1].number}")
     planned = report.plan.tasks if report.plan else ()

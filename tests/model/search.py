@@ -148,12 +148,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--states", type=int, default=1_000_000, help="distinct states to be seen in a round")
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args(arguments)
+    arguments_given = parser.parse_args(arguments)
     quiet()
     for depth in itertools.count():
         started = time.perf_counter()
         total = Found(f"all scopes, depth {depth}")
-        for found in search_all(all_scopes(depth), asked.processes):
+        for found in search_all(all_scopes(depth), arguments_given.processes):
             print(found, flush=True)
             if found.violation:
                 print(found.violation, flush=True)
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             "\n".join(f"  {count:>12,}  {what}" for what, count in sorted(total.counts.items())), flush=True
         )
-        if total.violation or total.states >= asked.states:
+        if total.violation or total.states >= arguments_given.states:
             return 1 if total.violation else 0
     return 0
 

@@ -32,7 +32,7 @@ class Node:
     nodes: tuple[Node, ...]
     disk: Mapping[str, DataFile]
     reads: Read
-    picture: Any
+    state_key: Any
     model: Model
     reads_ids: bool
 
@@ -70,7 +70,7 @@ class Registry:
         self.by_number: list[DataFile] = []
         self.nodes: dict[Any, Node] = {}
         self.shelves: dict[Any, Shelf] = {((), (), BARE.expired, BARE.gone, ()): BARE}
-        self.born: dict[int, int] = {}
+        self.written_ms: dict[int, int] = {}
 
     def file(self, key: Any, make: Callable[[], DataFile]) -> DataFile:
         found = self.files.get(key)
@@ -91,8 +91,8 @@ class Registry:
         """The node of a version made upon ``parent``, and whether it is new."""
         entries = tuple(self._entry(entry) for entry in version.files.values())
         shape = (version.schema, version.partition_by, version.spec, version.key, version.layout)
-        picture = (version.number, shape, tuple(version.properties.items()), entries)
-        key = (id(parent), version.operation, version.run_id, version.at_ms, picture)
+        state_key = (version.number, shape, tuple(version.properties.items()), entries)
+        key = (id(parent), version.operation, version.run_id, version.at_ms, state_key)
         found = self.nodes.get(key)
         if found is not None:
             return found, False
@@ -104,7 +104,7 @@ class Registry:
             nodes=(),
             disk=disk,
             reads=read(version, row_ids=self.row_ids),
-            picture=picture,
+            state_key=state_key,
             model=model,
             reads_ids=self.row_ids,
         )
@@ -196,9 +196,9 @@ class ModelTable(MemoryTable):
         self.notes, self.refs, self.expired = dict(shelf.notes), dict(shelf.refs), set(shelf.expired)
         self.jumped = jumped
         self._jump_ms = jumped - jumped_at(node.version)
-        born = self.registry.born
+        written_ms = self.registry.written_ms
         self.made_at = {
-            path: 1000 + born.get(self.registry.numbers[id(f)], 0) for path, f in self.disk.items()
+            path: 1000 + written_ms.get(self.registry.numbers[id(f)], 0) for path, f in self.disk.items()
         }
 
     def write_file(
@@ -214,7 +214,7 @@ class ModelTable(MemoryTable):
 
         file = self.registry.file(key, make)
         self.disk[path] = file
-        self.registry.born[self.registry.numbers[id(file)]] = self.jumped
+        self.registry.written_ms[self.registry.numbers[id(file)]] = self.jumped
         self.made_at[path] = 1000 + self.jumped
         return file
 
@@ -270,7 +270,7 @@ class ModelAdapter(MemoryAdapter):
 
     def snapshot_of(self, node: Node, columns: Sequence[str] | None, where: str | None) -> Snapshot:
         """The snapshot of the table, which is set to ``node``."""
-        key = (node.picture, tuple(columns or ()), where)
+        key = (node.state_key, tuple(columns or ()), where)
         found = self._snapshots.get(key)
         if found is None:
             found = self._snapshots[key] = self.snapshot(columns, where)

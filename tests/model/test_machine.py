@@ -64,8 +64,8 @@ class Histories(RuleBasedStateMachine):
             files=PARTS if parts else LONG, partitioned=parts,
         )  # fmt: skip
         self.world = World(scope, self.counts)
-        nobody = tuple(Actor(None, 0, 0) for _ in SLOT)
-        self.state = self.world.first()._replace(actors=nobody)
+        no_actors = tuple(Actor(None, 0, 0) for _ in SLOT)
+        self.state = self.world.first()._replace(actors=no_actors)
         self.started = 0
 
     @rule(act=st.sampled_from([*DELETES, "load", "load", "load", "append", *REST]))

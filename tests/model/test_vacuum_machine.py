@@ -85,8 +85,8 @@ class Sweeps(RuleBasedStateMachine):
             jumps=STEPS,
         )  # fmt: skip
         self.world = World(scope, self.counts)
-        nobody = tuple(Actor(None, 0, 0) for _ in SLOT)
-        self.state = self.world.first()._replace(actors=nobody)
+        no_actors = tuple(Actor(None, 0, 0) for _ in SLOT)
+        self.state = self.world.first()._replace(actors=no_actors)
         self.programs = programs(KEEPS[keep])
         self.started = 0
 
@@ -158,8 +158,8 @@ class Sweeps(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.sound:
-                nobody = tuple(Actor(None, 0, 0) for _ in SLOT)
-                keeping.settle(self.world, self.state._replace(actors=nobody, late=None))
+                no_actors = tuple(Actor(None, 0, 0) for _ in SLOT)
+                keeping.settle(self.world, self.state._replace(actors=no_actors, late=None))
         finally:
             self.stack.close()
 

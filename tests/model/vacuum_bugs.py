@@ -60,7 +60,7 @@ def _lists_after_it_read_the_log() -> list[Patch]:
     ]
 
 
-def _an_empty_picture_is_an_answer() -> list[Patch]:
+def _an_empty_answer_is_believed() -> list[Patch]:
     keep, named = core_retention.keep, MemoryStorage.named
 
     def keep_none(table: str, versions: Versions, retention: Retention, now_ms: int) -> Kept:
@@ -199,7 +199,7 @@ VACUUM_BUGS: tuple[Bug, ...] = (
         "a second pass, of the log after the listing, would find it",
     ),
     Bug(
-        "a log without versions is an answer", _an_empty_picture_is_an_answer, _ORPHANS,
+        "a log without versions is an answer", _an_empty_answer_is_believed, _ORPHANS,
         "retention refuses it, and so does the check of referenced files",
     ),
     Bug("a file that was dropped and added again is dead", _what_was_dropped_is_dead, _NAMES),

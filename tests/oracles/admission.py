@@ -40,7 +40,7 @@ def anyone(_: Request) -> bool:
 
 def with_token(token: str) -> Admission:
     """Admits requests with this token."""
-    return lambda asked: asked.headers.get("Authorization", "") == f"Bearer {token}"
+    return lambda request: request.headers.get("Authorization", "") == f"Bearer {token}"
 
 
 def exchanged(body: bytes, credential: str) -> bool:
@@ -53,34 +53,34 @@ def exchanged(body: bytes, credential: str) -> bool:
 def with_signature(key: str, secret: str) -> Admission:
     """Admits requests signed with the secret of this key."""
 
-    def admits(asked: Request) -> bool:
-        found = _SIGNED.fullmatch(asked.headers.get("Authorization", ""))
+    def admits(request: Request) -> bool:
+        found = _SIGNED.fullmatch(request.headers.get("Authorization", ""))
         if found is None or found["key"] != key:
             return False
-        wanted = _signature(asked, secret, found["scope"], found["names"].split(";"))
+        wanted = _signature(request, secret, found["scope"], found["names"].split(";"))
         return hmac.compare_digest(wanted, found["signature"])
 
     return admits
 
 
-def _signature(asked: Request, secret: str, scope: str, names: list[str]) -> str:
+def _signature(request: Request, secret: str, scope: str, names: list[str]) -> str:
     """The signature of a request over the headers with these names."""
-    address = urlsplit(asked.target)
+    address = urlsplit(request.target)
     pairs = sorted(
         (quote(name, safe=_PLAIN), quote(value, safe=_PLAIN))
         for name, value in parse_qsl(address.query, keep_blank_values=True)
     )
     lines = [
-        asked.method,
+        request.method,
         quote(address.path, safe=_PLAIN + "/"),
         "&".join(f"{name}={value}" for name, value in pairs),
-        *(f"{name}:{' '.join(asked.headers.get(name, '').split())}" for name in names),
+        *(f"{name}:{' '.join(request.headers.get(name, '').split())}" for name in names),
         "",
         ";".join(names),
-        hashlib.sha256(asked.body).hexdigest(),
+        hashlib.sha256(request.body).hexdigest(),
     ]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    text = "\n".join(("AWS4-HMAC-SHA256", asked.headers.get("X-Amz-Date", ""), scope, digest))
+    text = "\n".join(("AWS4-HMAC-SHA256", request.headers.get("X-Amz-Date", ""), scope, digest))
     secret_of = f"AWS4{secret}".encode()
     for step in scope.split("/"):
         secret_of = hmac.digest(secret_of, step.encode(), "sha256")

@@ -88,13 +88,13 @@ class _Answers(BaseHTTPRequestHandler):
             status = error.status if isinstance(error, Answer) else _STATUS.get(type(error), 500)
             kind = type(error).__name__.replace("Error", "Exception")
             answer = {"error": {"message": str(error), "type": kind, "code": status}}
-        told = json.dumps(answer).encode() if answer is not None else b""
-        self.send_response(status if told else 204)
+        content = json.dumps(answer).encode() if answer is not None else b""
+        self.send_response(status if content else 204)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if method != "HEAD":
-            self.wfile.write(told)
+            self.wfile.write(content)
 
     def _token(self, sent: bytes) -> dict[str, Any]:
         """A token for an OAuth client; clients without a valid credential are refused."""
@@ -134,9 +134,9 @@ class _Answers(BaseHTTPRequestHandler):
             return _loaded(self._create(space, body))
         if method == "POST":
             body.setdefault("identifier", {"namespace": list(space), "name": name[-1]})
-            asked = CommitTableRequest.model_validate_json(json.dumps(body))
+            request = CommitTableRequest.model_validate_json(json.dumps(body))
             table = catalog.load_table(name)
-            self.server.tamper(lambda: _commit(catalog, table, asked))
+            self.server.tamper(lambda: _commit(catalog, table, request))
             return _loaded(catalog.load_table(name))
         if method == "DELETE":
             catalog.drop_table(name)
@@ -150,13 +150,13 @@ class _Answers(BaseHTTPRequestHandler):
         return _loaded(catalog.load_table(name))
 
     def _create(self, space: tuple[str, ...], body: dict[str, Any]) -> Table:
-        asked = CreateTableRequest.model_validate_json(json.dumps(body))
-        given: dict[str, Any] = {"properties": asked.properties, "location": asked.location}
-        if asked.partition_spec is not None:
-            given["partition_spec"] = asked.partition_spec
-        if asked.write_order is not None:
-            given["sort_order"] = asked.write_order
-        return self.server.catalog.create_table((*space, asked.name), asked.table_schema, **given)
+        request = CreateTableRequest.model_validate_json(json.dumps(body))
+        given: dict[str, Any] = {"properties": request.properties, "location": request.location}
+        if request.partition_spec is not None:
+            given["partition_spec"] = request.partition_spec
+        if request.write_order is not None:
+            given["sort_order"] = request.write_order
+        return self.server.catalog.create_table((*space, request.name), request.table_schema, **given)
 
 
 class _Server(ThreadingHTTPServer):
@@ -169,8 +169,8 @@ class _Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
 
-def _commit(catalog: SqlCatalog, table: Table, asked: CommitTableRequest) -> None:
-    catalog.commit_table(table, asked.requirements, asked.updates)
+def _commit(catalog: SqlCatalog, table: Table, request: CommitTableRequest) -> None:
+    catalog.commit_table(table, request.requirements, request.updates)
 
 
 def _loaded(table: Table) -> dict[str, Any]:

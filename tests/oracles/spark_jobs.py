@@ -54,15 +54,15 @@ class Phases:
     """An observer that records its notifications."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Mapping[str, Any]]] = []
+        self.seen: list[tuple[str, Mapping[str, Any]]] = []
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
-        self.told.append((phase, info))
+        self.seen.append((phase, info))
 
     @property
     def names(self) -> list[str]:
-        return [phase for phase, _ in self.told]
+        return [phase for phase, _ in self.seen]
 
     @property
     def run_id(self) -> str:
-        return str(self.told[0][1]["run_id"])
+        return str(self.seen[0][1]["run_id"])

@@ -88,11 +88,11 @@ def test_one_run_is_one_line_on_the_curve(cuts: bool) -> None:
     made.run(options={**OPTIONS, **({"single-task-bytes": 2048} if cuts else {})})
     snapshot = look(made.adapter, made.request())
     assert (snapshot.blocks.curve_id >= 0).all()
-    told = measure(snapshot)
-    assert told.max_depth <= 2
-    assert told.levels == {1: len(snapshot.blocks)}
-    assert "hilbert curve" in told.notes
-    assert "boxes" not in told.notes
+    information = measure(snapshot)
+    assert information.max_depth <= 2
+    assert information.levels == {1: len(snapshot.blocks)}
+    assert "hilbert curve" in information.notes
+    assert "boxes" not in information.notes
 
 
 def test_the_task_holds_its_cuts_on_the_curve() -> None:

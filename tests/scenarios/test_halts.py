@@ -21,10 +21,10 @@ def test_outputs_of_other_groups_are_kept_after_a_crash(phase: str) -> None:
     scene = groups_apart(4)
     written = threading.Semaphore(0)
 
-    def observer(told: str, info: Mapping[str, Any]) -> None:
-        if told == "written":
+    def observer(now: str, info: Mapping[str, Any]) -> None:
+        if now == "written":
             written.release()
-        if told == phase:
+        if now == phase:
             for _ in range(4):
                 assert written.acquire(timeout=60)
             raise Crash

@@ -228,7 +228,7 @@ def test_a_perfect_run_and_a_tiny_file() -> None:
 
 
 STORED = [key_of("hilbert", "ab"), key_of("zorder", "ab"), key_of("hilbert", "bc"), key_of("hilbert", "abc")]
-ASKED = [
+REQUESTS = [
     key_of("linear", "ab"), key_of("linear", "ba"), key_of("linear", "a"), key_of("linear", "c"),
     key_of("hilbert", "ab"), key_of("hilbert", "ba"), key_of("hilbert", "ac"), key_of("zorder", "ab"),
     key_of("zorder", "bc"),
@@ -237,7 +237,7 @@ ASKED = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("policy", ["adaptive", "ranges", "full", "sizes"])
-@pytest.mark.parametrize("wanted", ASKED, ids=str)
+@pytest.mark.parametrize("wanted", REQUESTS, ids=str)
 @pytest.mark.parametrize("under", STORED, ids=str)
 def test_ranges_on_the_curve_of_another_key_are_ignored(
     under: ClusterKey, wanted: ClusterKey, policy: str

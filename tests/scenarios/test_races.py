@@ -20,7 +20,7 @@ def test_a_concurrent_append_at_every_phase_is_no_conflict(phase: str) -> None:
     before = scene.table.rows()
     observer = At(phase, lambda: scene.table.append(rows(5, 2005)))
     report = scene.run(observer=observer)
-    assert phase in observer.told
+    assert phase in observer.seen
     assert (report.commits, report.conflicts) == (1, 0)
     assert {group.status for group in report.groups} == {"committed"}
     assert _same(scene, [*before, *rows(5, 2005)])
@@ -39,8 +39,8 @@ def test_a_concurrent_delete_is_replayed_or_drops_only_its_group(phase: str, whe
 
     observer = At(phase, rival)
     report = scene.run(observer=observer)
-    assert phase in observer.told
-    assert "conflict" in observer.told
+    assert phase in observer.seen
+    assert "conflict" in observer.seen
     assert (len(report.groups), report.commits, report.conflicts) == (4, 1, 1)
     (raced,) = (group for group in report.groups if group.detail)
     if where == "k = 3":

@@ -204,8 +204,8 @@ def test_a_catalog_that_is_down_stops_no_other_table(fleet: Fleet, once: Once) -
     assert code == 1
     assert by_table(said) == {table: "done", "away.db.t": "failed"}
     assert reasons_of(said)["away.db.t"].startswith(f"AdapterError: away.db.t: {refused}")
-    told = {p["pattern"]: (p["status"], p["tables"]) for p in said["patterns"]}
-    assert told == dict(
+    phases = {p["pattern"]: (p["status"], p["tables"]) for p in said["patterns"]}
+    assert phases == dict(
         zip(
             patterns,
             [("failed", 0), ("matched", 1), ("failed", 0), ("unmatched", 0), ("failed", 0)],
@@ -241,11 +241,11 @@ def test_every_ends_on_sigterm(fleet: Fleet, tmp_path: Path, capfd: pytest.Captu
     file.write_text(f"spark.lakekeeper.auto.tables {first},{second}\nspark.lakekeeper.cluster-by=k\n")
     from lakekeeper.cli.progress import Progress
 
-    told: list[str] = []
+    phases: list[str] = []
 
     class Killed(Progress):
         def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
-            told.append(phase)
+            phases.append(phase)
             if phase == "before_commit":
                 os.kill(os.getpid(), signal.SIGTERM)
 
@@ -253,7 +253,7 @@ def test_every_ends_on_sigterm(fleet: Fleet, tmp_path: Path, capfd: pytest.Captu
         patch.setattr("lakekeeper.cli.setup.Progress", Killed)
         code = main(["auto", "--every", "1d", "--properties-file", str(file)])
     said = json.loads(capfd.readouterr().out)
-    assert (code, told.count("committed")) == (130, 1)
+    assert (code, phases.count("committed")) == (130, 1)
     assert by_table(said) == {first: "done", second: "stopped"}
 
 

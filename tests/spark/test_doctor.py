@@ -103,11 +103,11 @@ def test_incompatible_versions(
 ) -> None:
     real = importlib.metadata.version
 
-    def played(asked: str) -> str:
-        if asked != name:
-            return real(asked)
+    def played(distribution: str) -> str:
+        if distribution != name:
+            return real(distribution)
         if version is None:
-            raise importlib.metadata.PackageNotFoundError(asked)
+            raise importlib.metadata.PackageNotFoundError(distribution)
         return version
 
     monkeypatch.setattr(importlib.metadata, "version", played)

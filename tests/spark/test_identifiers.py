@@ -191,12 +191,12 @@ def test_a_pattern_that_cannot_be_expanded_stops_no_other(
 def test_a_namespace_that_cannot_be_listed_fails_no_other(
     spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = SparkSession.sql
+    original = SparkSession.sql
 
     def broken(session: SparkSession, text: str) -> Any:
         if text == "SHOW TABLES IN `ice`.`names`":
             raise RuntimeError("the listing was torn")
-        return asked(session, text)
+        return original(session, text)
 
     monkeypatch.setattr(type(spark), "sql", broken)
     (found,) = expand(spark, ("ice.*.events",))

@@ -19,11 +19,11 @@ class Client:
     """A fake of py4j's client: the commands it received, and what happens while Java runs."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.commands: list[str] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
     def send_command(self, command: str) -> str:
-        self.asked.append(command)
+        self.commands.append(command)
         self.meanwhile()
         return "!yes"
 
@@ -33,14 +33,14 @@ class Context:
 
     def __init__(self, client: Client) -> None:
         self._gateway = SimpleNamespace(_gateway_client=client)
-        self.told: list[str] = []
+        self.effects: list[str] = []
         self.cancelled = threading.Event()
 
     def setLogLevel(self, level: str) -> None:  # noqa: N802 - Spark's name
-        self.told.append(level)
+        self.effects.append(level)
 
     def cancelAllJobs(self) -> None:  # noqa: N802 - Spark's name
-        self.told.append("cancelled")
+        self.effects.append("cancelled")
         self.cancelled.set()
 
 
@@ -103,7 +103,7 @@ def test_jobs_are_cancelled_meanwhile_by_another_thread(
     client.meanwhile = work
     with pytest.raises(KeyboardInterrupt):
         client.send_command("c\nplan\n")
-    assert context.told == ["OFF", "cancelled"]
+    assert context.effects == ["OFF", "cancelled"]
 
 
 def test_between_calls_a_signal_is_raised_at_once(guarded: Interrupts, client: Client) -> None:

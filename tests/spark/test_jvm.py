@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names that Python looked up in Java, of classes that no other test uses."""
     names: list[str] = []
     for kind in (JVMView, JavaPackage):
@@ -34,10 +34,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_a_class_is_looked_up_once_and_a_package_never(spark: SparkSession, asked: list[str]) -> None:
+def test_a_class_is_looked_up_once_and_a_package_never(spark: SparkSession, lookups: list[str]) -> None:
     for _ in range(2):
         assert not Jvm(spark).view.java.util.concurrent.Phaser().isTerminated()
-    assert [name for name in asked if "PythonUtils" not in name] == ["java.util.concurrent.Phaser"]
+    assert [name for name in lookups if "PythonUtils" not in name] == ["java.util.concurrent.Phaser"]
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_a_java_collection_is_read_without_an_exception_at_its_end(
     assert len(calls) <= 15
 
 
-def test_a_scala_object_is_looked_up_once(spark: SparkSession, asked: list[str]) -> None:
+def test_a_scala_object_is_looked_up_once(spark: SparkSession, lookups: list[str]) -> None:
     for _ in range(2):
         assert bool(Jvm(spark).object("scala.collection.immutable.Nil").isEmpty())
-    assert [name for name in asked if "PythonUtils" not in name] == ["scala.collection.immutable.Nil$"]
+    assert [name for name in lookups if "PythonUtils" not in name] == ["scala.collection.immutable.Nil$"]
 
 
 def test_a_class_within_a_class(spark: SparkSession) -> None:

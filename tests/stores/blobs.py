@@ -117,9 +117,9 @@ def _signature(method: str, target: str, headers: Mapping[str, str], size: int) 
     """The header of Azure's SharedKey authorization."""
     address = urlsplit(target)
     own = "".join(f"{name}:{value}\n" for name, value in sorted(headers.items()))
-    asked = "".join(f"\n{name}:{unquote(value)}" for name, value in sorted(parse_qsl(address.query)))
+    parameters = "".join(f"\n{name}:{unquote(value)}" for name, value in sorted(parse_qsl(address.query)))
     plain = [method, "", "", str(size or ""), *[""] * 8]
-    signed = "\n".join(plain) + f"\n{own}/{ACCOUNT}{address.path}{asked}"
+    signed = "\n".join(plain) + f"\n{own}/{ACCOUNT}{address.path}{parameters}"
     made = hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()
     return f"SharedKey {ACCOUNT}:{base64.b64encode(made).decode()}"
 

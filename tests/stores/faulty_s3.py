@@ -216,20 +216,20 @@ class Relay(BaseHTTPRequestHandler):
         """The answer to an update of a version of a table in Glue that is not the current one; None to others."""
         if call.verb != "UpdateTable":
             return None
-        asked = json.loads(body)
-        wanted = {"DatabaseName": asked["DatabaseName"], "Name": asked["TableInput"]["Name"]}
+        payload = json.loads(body)
+        wanted = {"DatabaseName": payload["DatabaseName"], "Name": payload["TableInput"]["Name"]}
         found = self.ask(call, json.dumps(wanted).encode(), target="AWSGlue.GetTable")
         current = json.loads(found.body).get("Table", {}).get("VersionId")
-        return _CHANGED if "VersionId" in asked and asked["VersionId"] != current else None
+        return _CHANGED if "VersionId" in payload and payload["VersionId"] != current else None
 
     def call_of(self, path: str, query: dict[str, str], body: bytes) -> Call:
         """What the current request is, by its path, decoded."""
         glue, _, name = self.headers.get("X-Amz-Target", "").partition(".")
         if glue == "AWSGlue":
-            asked = json.loads(body or b"{}")
-            table = asked.get("TableInput", asked).get("Name", "")
+            payload = json.loads(body or b"{}")
+            table = payload.get("TableInput", payload).get("Name", "")
             return Call(
-                name, f"glue/{asked.get('DatabaseName', '')}.db/{table}", conditional="VersionId" in asked
+                name, f"glue/{payload.get('DatabaseName', '')}.db/{table}", conditional="VersionId" in payload
             )
         _, _, key = path.lstrip("/").partition("/")
         conditional = "If-None-Match" in self.headers and self.command == "PUT"

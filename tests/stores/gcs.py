@@ -42,20 +42,20 @@ class Objects(Store):
     def entries(self, prefix: str) -> dict[str, str]:
         """Each entry is the object's JSON."""
         found: dict[str, str] = {}
-        asked = {"prefix": prefix}
+        query = {"prefix": prefix}
         while True:
-            page = json.loads(self._ask("GET", f"{_API}/{LAKE}/o?{urlencode(asked)}"))
+            page = json.loads(self._ask("GET", f"{_API}/{LAKE}/o?{urlencode(query)}"))
             found |= {item["name"]: json.dumps(item) for item in page.get("items", ())}
             if not page.get("nextPageToken"):
                 return found
-            asked["pageToken"] = page["nextPageToken"]
+            query["pageToken"] = page["nextPageToken"]
 
     def get(self, key: str) -> bytes:
         return self._ask("GET", f"{self._place(key)}?alt=media")
 
     def put(self, key: str, data: bytes) -> None:
-        asked = urlencode({"uploadType": "media", "name": key})
-        self._ask("POST", f"/upload{_API}/{LAKE}/o?{asked}", data)
+        query = urlencode({"uploadType": "media", "name": key})
+        self._ask("POST", f"/upload{_API}/{LAKE}/o?{query}", data)
 
     def delete(self, key: str) -> None:
         self._ask("DELETE", self._place(key))

@@ -27,9 +27,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def user(tmp_path: Path) -> User:
     """A user in an empty folder, who has the wheel and not the repository."""
     place = Path(os.environ["LAKEKEEPER_USER_ENVIRONMENT"]).resolve()
-    asked = "import pyspark; print(pyspark.__version__)"
+    script = "import pyspark; print(pyspark.__version__)"
     done = subprocess.run(
-        [str(place / "bin" / "python"), "-c", asked], capture_output=True, text=True, check=True
+        [str(place / "bin" / "python"), "-c", script], capture_output=True, text=True, check=True
     )
     (tmp_path / "empty").mkdir()
     found = User(tmp_path / "empty", place, required_line(done.stdout.strip()))

@@ -22,7 +22,7 @@ from lakekeeper.core.cost.advice_text import render_advice
 from lakekeeper.core.cost.prediction import basis
 from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.scoring import Scale, scale_of
-from lakekeeper.core.cost.workload_reads import Asking
+from lakekeeper.core.cost.workload_reads import WorkloadReads
 from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.model.benefit import Load, Worth
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
@@ -150,10 +150,10 @@ def advise(
 
 def candidate_columns(workload: Workload, now_ms: int) -> list[str]:
     """Columns that queries filter by ranges or values, those that most queries filter first."""
-    asked = {
+    filtering = {
         c for scan in workload.scans for c, spans in scan.filters.items() if not any(s.whole for s in spans)
     }
-    return [column for column in workload.filtered(now_ms) if column in asked]
+    return [column for column in workload.filtered(now_ms) if column in filtering]
 
 
 def _keys(
@@ -203,9 +203,9 @@ def _candidate(
     rest = [i for i in range(len(at)) if i not in chosen]
     beside: tuple[KeyColumn, ...] = tuple(snapshot.key.columns[i] for i in rest) if snapshot.key else ()
     blocks = _columns(snapshot.blocks, [*chosen, *rest])
-    asking = Asking(blocks, key, workload, now_ms, beside)
+    reads = WorkloadReads(blocks, key, workload, now_ms, beside)
     groups, size = _everything(blocks, options)
-    found = scale.change(groups, asking.outputs(groups).files, size)
+    found = scale.change(groups, reads.outputs(groups).files, size)
     paths = [c.path for c in key.columns]
     same = present is not None and [c.path for c in present.columns] == paths and present.layout == key.layout
     return Candidate(tuple(c.name for c in key.columns), key.layout, same, scale.everything(found))

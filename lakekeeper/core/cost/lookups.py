@@ -40,17 +40,17 @@ def lookups_of(
     """
     named = {column.lower() for column in columns}
     weights = workload.weights(now_ms)
-    asked = np.array([_values(scan, named) for scan in workload.scans], np.float64)
-    of_lookups = np.where(asked > 0, weights, 0.0)
+    requested = np.array([_values(scan, named) for scan in workload.scans], np.float64)
+    of_lookups = np.where(requested > 0, weights, 0.0)
     weight, total = float(of_lookups.sum()), float(weights.sum())
     if weight <= 0:
         return None
-    scans = tuple(scan for scan, n in zip(workload.scans, asked.tolist(), strict=True) if n > 0)
+    scans = tuple(scan for scan, n in zip(workload.scans, requested.tolist(), strict=True) if n > 0)
     share = reads_of(snapshot, replace(workload, scans=scans), now_ms).share
     opened = [scan.files_read for scan in scans if scan.files_read is not None]
     if opened:
         share = share * min(1.0, float(np.mean(opened)) / max(float(share.sum()), 1e-300))
-    return Lookups(share * (weight / total), float((of_lookups * asked).sum()) / weight)
+    return Lookups(share * (weight / total), float((of_lookups * requested).sum()) / weight)
 
 
 def _values(scan: Scan, columns: Collection[str]) -> int:

@@ -66,11 +66,11 @@ class PartitionFields:
     def admitted(self, filters: Filters) -> Floats:
         """For each partition, the probability that it holds results of the query: 1 or 0, except for buckets."""
         share = np.ones(self.count)
-        asked = {column.lower(): spans for column, spans in filters.items()}
+        by_column = {column.lower(): spans for column, spans in filters.items()}
         for name in self.values:
             for column, unit in _readings(name):
-                if column in asked:
-                    share *= self._field(name, unit, asked[column])
+                if column in by_column:
+                    share *= self._field(name, unit, by_column[column])
                     break
         return share
 

@@ -14,7 +14,7 @@ import numpy as np
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.read_model import Reads
 from lakekeeper.core.cost.scoring import Scale, groups_of, scale_of
-from lakekeeper.core.cost.workload_reads import Asking
+from lakekeeper.core.cost.workload_reads import WorkloadReads
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import (
     Left,
@@ -80,7 +80,7 @@ def scan_error(reads: Reads, workload: Workload) -> float | None:
 
 def files_predicted(reads: Reads, scans: Sequence[Scan]) -> list[float]:
     """Files that each scan of the workload of ``reads`` is predicted to open."""
-    if isinstance(reads, Asking):
+    if isinstance(reads, WorkloadReads):
         return [reads.files_of(scan) for scan in scans]
     return [float(reads.share.sum())] * len(scans)
 

@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class KeyLine:
     """The blocks of one key column on a line, with the bounds that queries name.
 
     lo, hi      N numbers; −2 where a block holds only NULL, the whole line where statistics are missing
@@ -91,12 +91,12 @@ class Asked:
         return np.asarray(found / max(self.held.total, 1e-300))
 
 
-def asked_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) -> Asked:
+def key_line_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) -> KeyLine:
     """The line of one key column with the bounds of these spans, each of which ``value_of`` can parse."""
     wanted = list(dict.fromkeys(value_of(v, kind) for s in spans for v in (s.lo, s.hi) if v is not None))
-    asked = _array(wanted, kind)
+    named = _array(wanted, kind)
     lo, hi, n = blocks.lo[column], blocks.hi[column], len(blocks)
-    codes, valid = ordered(pa.concat_arrays([lo, hi, asked]))
+    codes, valid = ordered(pa.concat_arrays([lo, hi, named]))
     known = valid[:n] & valid[n : 2 * n]
     low, high, distinct = dense(
         np.concatenate([codes[:n][known], codes[2 * n :]]),
@@ -107,8 +107,8 @@ def asked_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) ->
     number_lo, number_hi = np.zeros(n, np.int64), np.full(n, 2 * points, np.int64)
     number_lo[known], number_hi[known] = 2 * low[:count], 2 * high[:count]
     number_lo[empty] = number_hi[empty] = -2
-    held, values = _held(lo, hi, asked, known, (low, high), blocks.bytes[known])
-    return Asked(
+    held, values = _held(lo, hi, named, known, (low, high), blocks.bytes[known])
+    return KeyLine(
         lo=number_lo,
         hi=number_hi,
         nulls=blocks.null_count[column] != 0,
@@ -120,7 +120,7 @@ def asked_of(blocks: BlockSet, column: int, kind: str, spans: Sequence[Span]) ->
 
 
 def _held(
-    lo: pa.Array, hi: pa.Array, asked: pa.Array, known: Bools, ranks: tuple[Ints, Ints], size: Ints
+    lo: pa.Array, hi: pa.Array, named: pa.Array, known: Bools, ranks: tuple[Ints, Ints], size: Ints
 ) -> tuple[Line, Floats]:
     """The distribution of bytes over the ranks, and the values at the ranks.
 
@@ -131,7 +131,7 @@ def _held(
     values = np.zeros(points)
     which = pa.array(np.flatnonzero(known))
     first, last = numbers(
-        pa.concat_arrays([lo.take(which), asked]), pa.concat_arrays([hi.take(which), asked])
+        pa.concat_arrays([lo.take(which), named]), pa.concat_arrays([hi.take(which), named])
     )
     values[low], values[high] = first, last
     if not np.isfinite(values).all():  # one of the values is infinite: use the ranks
@@ -163,7 +163,7 @@ class Stretches:
     over_mass: Floats
 
     @classmethod
-    def of(cls, line: Asked, lo: Ints, hi: Ints, weight: Floats) -> Stretches:
+    def of(cls, line: KeyLine, lo: Ints, hi: Ints, weight: Floats) -> Stretches:
         """Closed stretches ``lo`` to ``hi`` (numbers of the line) with their weights."""
         first, last = np.argsort(lo, kind="stable"), np.argsort(hi, kind="stable")
         return cls(
@@ -181,7 +181,7 @@ class Stretches:
         behind = self.begun[-1] - self.begun[np.searchsorted(self.starts, hi, side="right")]
         return np.asarray(np.maximum(self.begun[-1] - before - behind, 0.0))
 
-    def covered(self, line: Asked, lo: Ints, hi: Ints) -> Floats:
+    def covered(self, line: KeyLine, lo: Ints, hi: Ints) -> Floats:
         """Share of all bytes in both [lo, hi] and a stretch, summed over the stretches by weight."""
         top = self._under(
             line.upto(hi), np.searchsorted(self.starts, hi, "right"), np.searchsorted(self.ends, hi)
@@ -265,8 +265,8 @@ def _days(text: str) -> int:
 def _micros(text: str) -> int:
     if text.lstrip("-").isdigit():
         return int(text)
-    moment = text.strip().replace(" ", "T", 1)
-    body, zone = (moment[:-1], "+00:00") if moment.endswith("Z") else (moment, "")
+    iso = text.strip().replace(" ", "T", 1)
+    body, zone = (iso[:-1], "+00:00") if iso.endswith("Z") else (iso, "")
     if not zone and len(body) > 19 and body[-6:-5] in ("+", "-"):
         body, zone = body[:-6], body[-6:]
     whole, _, fraction = body.partition(".")

@@ -54,7 +54,7 @@ class Reads(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Everyone:
+class EveryBlock:
     """Each query reads every block: a table without a key, or without blocks."""
 
     share: Floats

@@ -17,19 +17,19 @@ def key_instead(snapshot: Snapshot, workload: Workload | None, now_ms: int) -> R
     key = snapshot.key
     if workload is None or key is None or not len(workload):
         return None
-    asked = {
+    filtering = {
         column.lower()
         for scan in workload.scans
         for column, spans in scan.filters.items()
         if not any(span.whole for span in spans)
     }
     leading = key.columns if key.curved else key.columns[:1]
-    if asked & {column.name.lower() for column in leading}:
+    if filtering & {column.name.lower() for column in leading}:
         return None
     named = ", ".join(column.name for column in leading)
-    asked -= PartitionFields.of(snapshot.blocks.partitions).columns
+    filtering -= PartitionFields.of(snapshot.blocks.partitions).columns
     other = [
-        (column, share) for column, share in workload.filtered(now_ms).items() if column.lower() in asked
+        (column, share) for column, share in workload.filtered(now_ms).items() if column.lower() in filtering
     ]
     if not other:
         return Reason.of(Code.KEY_NOT_FILTERED, key=named)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakekeeper.core.cost.partition_pruning import PartitionFields
-from lakekeeper.core.cost.query_ranges import Asked, Stretches, asked_of, value_of
+from lakekeeper.core.cost.query_ranges import KeyLine, Stretches, key_line_of, value_of
 from lakekeeper.core.cost.read_model import Groups, Opened, null_share
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
@@ -42,7 +42,7 @@ class _Shape:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Questions:
+class _Queries:
     """The queries that admit the same partitions.
 
     at        the blocks in these partitions; ``share`` is the extent to which each is admitted
@@ -71,7 +71,7 @@ class _Outputs:
     free: Ints
 
 
-class Asking:
+class WorkloadReads:
     """The queries of a workload against the bounds of the blocks, column by column of the key.
 
     ``key`` orders the outputs of merges; after the columns of the key, ``blocks`` may have bounds of further columns
@@ -94,18 +94,18 @@ class Asking:
         self._kinds = {column.name.lower(): column.kind for column in columns}
         self._partitions = PartitionFields.of(blocks.partitions)
         self._divided = self._partitions.columns - set(self._kinds)
-        asked, self.unusable, self._blind = self._sorted_out(workload, now_ms)
-        shapes = [shape for some in asked.values() for shape in some]
+        by_place, self.unusable, self._blind = self._sorted_out(workload, now_ms)
+        shapes = [shape for some in by_place.values() for shape in some]
         spans = {
             name: [s for shape in shapes for c, found in shape if c == name for s in found]
             for name in self._kinds
         }
         self._lines = [
-            asked_of(blocks, c, column.kind, spans[name])
+            key_line_of(blocks, c, column.kind, spans[name])
             for c, (name, column) in enumerate(zip(self._kinds, columns, strict=True))
         ]
         self._total = max(float(workload.weights(now_ms).sum()), 1e-300)
-        self._questions = [self._questions_of(filters, found) for filters, found in _heaviest_places(asked)]
+        self._queries = [self._queries_of(filters, found) for filters, found in _heaviest_places(by_place)]
         self.share = self._shares()
 
     def _sorted_out(
@@ -121,17 +121,17 @@ class Asking:
             if not scan.understood and scan.files_read is not None:
                 blind += weight * min(scan.files_read / count, 1.0)
                 continue
-            asked, good = self._usable(scan)
+            on_key, good = self._usable(scan)
             unusable += not good
             shapes = found.setdefault(self._places(scan), {})
-            shapes[asked] = shapes.get(asked, 0.0) + weight
+            shapes[on_key] = shapes.get(on_key, 0.0) + weight
         return found, unusable, blind
 
     def _places(self, scan: Scan) -> tuple[_Part, ...]:
         return tuple((c, s) for c, s in _lowered(scan.filters) if c in self._divided)
 
     def _usable(self, scan: Scan) -> tuple[tuple[_Part, ...], bool]:
-        good, asked = True, []
+        good, on_key = True, []
         for column, spans in _lowered(scan.filters):
             kind = self._kinds.get(column)
             if kind is None or any(s.whole for s in spans):
@@ -144,10 +144,10 @@ class Asking:
             except (ValueError, OverflowError):
                 good = False
                 continue
-            asked.append((column, spans))
-        return tuple(asked), good
+            on_key.append((column, spans))
+        return tuple(on_key), good
 
-    def _questions_of(self, places: tuple[_Part, ...], shapes: dict[tuple[_Part, ...], float]) -> _Questions:
+    def _queries_of(self, places: tuple[_Part, ...], shapes: dict[tuple[_Part, ...], float]) -> _Queries:
         blocks = self._blocks
         at, share = np.arange(len(blocks)), np.ones(len(blocks))
         if places:
@@ -157,8 +157,8 @@ class Asking:
         single: list[list[tuple[int, int, float]]] = [[] for _ in self._lines]
         several: list[_Shape] = []
         whole = 0.0
-        for asked, weight in shapes.items():
-            parts = [self._part(name, spans) for name, spans in asked]
+        for on_key, weight in shapes.items():
+            parts = [self._part(name, spans) for name, spans in on_key]
             if not parts:
                 whole += weight
             elif len(parts) == 1 and len(parts[0][1]) == 1 and not parts[0][2]:
@@ -169,7 +169,7 @@ class Asking:
         plain = [
             _summed(line, found) if found else None for line, found in zip(self._lines, single, strict=True)
         ]
-        return _Questions(at, share, plain, _heaviest(several), whole)
+        return _Queries(at, share, plain, _heaviest(several), whole)
 
     def _part(self, name: str, spans: tuple[Span, ...]) -> tuple[int, tuple[tuple[int, int], ...], bool]:
         c = list(self._kinds).index(name)
@@ -182,24 +182,24 @@ class Asking:
         """The number of files that one scan of the workload opens."""
         if not scan.understood and scan.files_read is not None:
             return float(min(scan.files_read, len(self._blocks)))
-        asked, _ = self._usable(scan)
-        question = self._questions_of(self._places(scan), {asked: 1.0})
-        return float((question.share * self._meeting(question)).sum())
+        on_key, _ = self._usable(scan)
+        queries = self._queries_of(self._places(scan), {on_key: 1.0})
+        return float((queries.share * self._meeting(queries)).sum())
 
     def _shares(self) -> Floats:
         read = np.full(len(self._blocks), self._blind)
-        for asked in self._questions:
-            read[asked.at] += asked.share * self._meeting(asked)
+        for queries in self._queries:
+            read[queries.at] += queries.share * self._meeting(queries)
         return np.asarray(np.minimum(read / self._total, 1.0))
 
-    def _meeting(self, asked: _Questions) -> Floats:
+    def _meeting(self, queries: _Queries) -> Floats:
         """For each of their blocks, the weight of the queries that its bounds do not exclude."""
-        at = asked.at
-        mine = np.full(len(at), asked.whole)
-        for line, plain in zip(self._lines, asked.plain, strict=True):
+        at = queries.at
+        mine = np.full(len(at), queries.whole)
+        for line, plain in zip(self._lines, queries.plain, strict=True):
             if plain is not None:
                 mine += plain.meeting(line.lo[at], line.hi[at])
-        for shape in asked.several:
+        for shape in queries.several:
             met = np.ones(len(at), dtype=np.bool_)
             for c, stretches, null in shape.parts:
                 line = self._lines[c]
@@ -219,20 +219,20 @@ class Asking:
         free = self._free(hulls)
         met, read = np.full(len(groups.files), self._blind), self._blind * groups.files
         heads = groups.members[groups.edges[:-1]]
-        for asked in self._questions:
+        for queries in self._queries:
             admits = np.zeros(len(self._blocks))
-            admits[asked.at] = asked.share
+            admits[queries.at] = queries.share
             share = admits[heads]
-            for some, opened in self._opened(asked, groups.files, _Outputs(hulls, nulls, holds, free)):
+            for some, opened in self._opened(queries, groups.files, _Outputs(hulls, nulls, holds, free)):
                 met += share * some
                 read += share * opened
         return Opened(np.minimum(met / self._total, 1.0), np.asarray(read / self._total))
 
-    def _opened(self, asked: _Questions, files: Floats, outputs: _Outputs) -> Iterator[tuple[Floats, Floats]]:
+    def _opened(self, queries: _Queries, files: Floats, outputs: _Outputs) -> Iterator[tuple[Floats, Floats]]:
         """Weight of the queries that meet each group, and the files that they open, for each kind of query."""
         hulls, nulls, free = outputs.hulls, outputs.nulls, outputs.free
-        yield np.full(len(files), asked.whole), asked.whole * files
-        for c, (line, plain) in enumerate(zip(self._lines, asked.plain, strict=True)):
+        yield np.full(len(files), queries.whole), queries.whole * files
+        for c, (line, plain) in enumerate(zip(self._lines, queries.plain, strict=True)):
             if plain is None:
                 continue
             lo, hi = hulls[c]
@@ -242,7 +242,7 @@ class Asking:
             inside = np.minimum(inside * (1 - unit) + meeting * unit, meeting)
             valued = np.where(free == c, np.maximum(files * (1 - nulls[c]), 1.0), files)
             yield meeting, np.minimum(self._along(c, meeting, inside, valued, free == c), meeting * files)
-        for shape in asked.several:
+        for shape in queries.several:
             met, opened = self._several(shape, files, outputs)
             yield shape.weight * met, shape.weight * opened
 
@@ -285,12 +285,12 @@ class Asking:
             single = len(stretches) == 1 and stretches[0][0] == stretches[0][1] and not null
             deeper = np.where((deeper == c) & single, c + 1, deeper)
         if self._curved:
-            asked = sum(c < self._keyed for c, _, _ in shape.parts)
-            opened = np.minimum(opened * side ** (self._keyed - asked) * self._floor(files), files)
+            restricted = sum(c < self._keyed for c, _, _ in shape.parts)
+            opened = np.minimum(opened * side ** (self._keyed - restricted) * self._floor(files), files)
         return met.astype(np.float64), np.where(met, opened, 0.0)
 
     def _inside(
-        self, line: Asked, lo: Ints, hi: Ints, stretches: tuple[tuple[int, int], ...]
+        self, line: KeyLine, lo: Ints, hi: Ints, stretches: tuple[tuple[int, int], ...]
     ) -> tuple[Floats, Floats]:
         """For each hull, the share of its bytes within the stretches, and the number of stretches that meet it."""
         held = np.maximum(line.upto(hi) - line.below(lo), 1e-300)
@@ -320,14 +320,14 @@ def _lowered(filters: Filters) -> list[_Part]:
 
 
 def _heaviest_places(
-    asked: dict[tuple[_Part, ...], dict[tuple[_Part, ...], float]],
+    by_place: dict[tuple[_Part, ...], dict[tuple[_Part, ...], float]],
 ) -> list[tuple[tuple[_Part, ...], dict[tuple[_Part, ...], float]]]:
-    if len(asked) <= _MOST_PLACES:
-        return list(asked.items())
-    weight = {places: sum(shapes.values()) for places, shapes in asked.items()}
-    kept = sorted(asked, key=lambda places: -weight[places])[:_MOST_PLACES]
+    if len(by_place) <= _MOST_PLACES:
+        return list(by_place.items())
+    weight = {places: sum(shapes.values()) for places, shapes in by_place.items()}
+    kept = sorted(by_place, key=lambda places: -weight[places])[:_MOST_PLACES]
     grown = sum(weight.values()) / max(sum(weight[places] for places in kept), 1e-300)
-    return [(places, {shape: w * grown for shape, w in asked[places].items()}) for places in kept]
+    return [(places, {shape: w * grown for shape, w in by_place[places].items()}) for places in kept]
 
 
 def _heaviest(shapes: list[_Shape]) -> list[_Shape]:
@@ -338,7 +338,7 @@ def _heaviest(shapes: list[_Shape]) -> list[_Shape]:
     return [_Shape(s.weight * grown, s.parts) for s in kept]
 
 
-def _summed(line: Asked, found: list[tuple[int, int, float]]) -> Stretches:
+def _summed(line: KeyLine, found: list[tuple[int, int, float]]) -> Stretches:
     lo, hi, weight = zip(*found, strict=True)
     return Stretches.of(line, np.array(lo, np.int64), np.array(hi, np.int64), np.array(weight, np.float64))
 
@@ -364,7 +364,7 @@ def _meets(lo: Ints, hi: Ints, stretches: tuple[tuple[int, int], ...]) -> Bools:
     return met
 
 
-def _bounded(line: Asked) -> tuple[Ints, Ints]:
+def _bounded(line: KeyLine) -> tuple[Ints, Ints]:
     """Bounds for a hull: a block that holds only NULL does not widen the hull."""
     empty = line.hi < 0
     return np.where(empty, line.top, line.lo), line.hi

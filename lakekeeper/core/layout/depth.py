@@ -111,8 +111,8 @@ def overlaps(intervals: Intervals) -> Ints:
     both = _meet(region, region_lo, region_hi) - _meet(mixed, intervals.lo[nulls], intervals.hi[nulls])
     blind = np.bincount(group[intervals.missing], minlength=int(group.max()) + 1)
     count[nulls] += both - blind[group[nulls]]  # blocks without statistics already met the values
-    everyone = np.bincount(group, minlength=int(group.max()) + 1) - 1
-    return np.where(intervals.missing, everyone[group], count)
+    others = np.bincount(group, minlength=int(group.max()) + 1) - 1
+    return np.where(intervals.missing, others[group], count)
 
 
 def _meet(curve: DepthCurve, lo: Ints, hi: Ints) -> Ints:

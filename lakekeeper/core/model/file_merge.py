@@ -53,13 +53,13 @@ ROW_ID, VERSION = "row id", "version"
 class FileColumn:
     """One column of the outputs, and how inputs name it; or a part of a nested one.
 
-    kind       ``boolean``, ``int8`` to ``int64``, ``float``, ``double``, ``string``, ``binary``, ``date``,
-               ``timestamp``, ``timestamp_ntz`` or ``decimal(p,s)``; ``struct``, ``list`` or ``map``
-    children   fields of a struct, ``element`` of a list, ``key`` and ``value`` of a map
-    field_id   written to the outputs; ``by_id``: inputs are searched by it, and not by name
-    nullable   optional in the outputs
-    may_lack   an input without the column has NULL in each row; else it is declined
-    stands_for :data:`ROW_ID` or :data:`VERSION`: what NULL is replaced by, from the input; empty: by nothing
+    kind           ``boolean``, ``int8`` to ``int64``, ``float``, ``double``, ``string``, ``binary``, ``date``,
+                   ``timestamp``, ``timestamp_ntz`` or ``decimal(p,s)``; ``struct``, ``list`` or ``map``
+    children       fields of a struct, ``element`` of a list, ``key`` and ``value`` of a map
+    field_id       written to the outputs; ``by_id``: inputs are searched by it, and not by name
+    nullable       optional in the outputs
+    may_lack       an input without the column has NULL in each row; else it is declined
+    replaces_null  :data:`ROW_ID` or :data:`VERSION`: the value of the input that replaces NULL; empty: NULL stays
     """
 
     name: str
@@ -68,7 +68,7 @@ class FileColumn:
     by_id: bool = False
     nullable: bool = True
     may_lack: bool = True
-    stands_for: str = ""
+    replaces_null: str = ""
     children: tuple[FileColumn, ...] = ()
 
     @classmethod

@@ -41,7 +41,7 @@ class Merge:
     reason     the rule that chose it, with its numbers
     packs      the merge serves queries that read everything: it reduces the number of files, not the bytes that a
                query opens
-    born_ms    mean time (ms since the epoch) at which the merged data was added, if a size bound cut this merge out of
+    added_ms   mean time (ms since the epoch) at which the merged data was added, if a size bound cut this merge out of
                a larger one; else 0
     """
 
@@ -50,7 +50,7 @@ class Merge:
     score: float
     reason: Reason
     packs: bool = False
-    born_ms: int = 0
+    added_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class MergeTask:
                          ``cut_column = ON_CURVE``: the cuts are positions on the key's curve
     boundaries           maps rows to curve positions, for a key that follows a curve; else None
     score                the policy's rank of the merge
-    born_ms              for a part of a merge that a size bound cut: mean time (ms since the epoch) at which the merged
+    added_ms             for a part of a merge that a size bound cut: mean time (ms since the epoch) at which the merged
                          data was added, so that the next round continues the merge; else 0
     worth                predicted benefit, on a scale that compares across tables and policies
     """
@@ -116,7 +116,7 @@ class MergeTask:
     cuts: tuple[Any, ...] = ()
     boundaries: Boundaries | None = None
     worth: Worth | None = None
-    born_ms: int = 0
+    added_ms: int = 0
     least_rows: int = 0
 
     @property

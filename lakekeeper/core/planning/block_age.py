@@ -15,21 +15,21 @@ def ages(snapshot: Snapshot, now_ms: int) -> Floats:
     metadata. A block added in the future (clocks differ) is fresh. Without a clock (``now_ms`` 0), ages count from the
     latest time in the snapshot.
     """
-    born = snapshot.blocks.added_at
-    return _since(born, _moments(snapshot), now_ms)
+    added = snapshot.blocks.added_at
+    return _since(added, _commit_times(snapshot), now_ms)
 
 
 def delete_ages(snapshot: Snapshot, now_ms: int) -> Floats:
     """N mean ages in seconds of the deletes in force, 0 where unknown: files that came one by one are half as old."""
     blocks = snapshot.blocks
     files = np.maximum(blocks.delete_files, 1)
-    age = _since(np.where(blocks.deleted_at > 0, blocks.deleted_at, now_ms), _moments(snapshot), now_ms)
+    age = _since(np.where(blocks.deleted_at > 0, blocks.deleted_at, now_ms), _commit_times(snapshot), now_ms)
     return np.asarray(np.where(blocks.deleted_at > 0, age * (files + 1) / (2 * files), 0.0))
 
 
-def _moments(snapshot: Snapshot) -> Ints:
-    born = snapshot.blocks.added_at
-    return np.concatenate([born[born > 0], snapshot.commits_ms[:1], snapshot.commits_ms[-1:]])
+def _commit_times(snapshot: Snapshot) -> Ints:
+    added = snapshot.blocks.added_at
+    return np.concatenate([added[added > 0], snapshot.commits_ms[:1], snapshot.commits_ms[-1:]])
 
 
 def _since(at_ms: Ints, known: Ints, now_ms: int) -> Floats:

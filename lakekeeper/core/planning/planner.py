@@ -338,7 +338,7 @@ class _Builder:
             cut_column=column,
             cuts=cuts,
             boundaries=snapshot.boundaries if snapshot.key is not None and snapshot.key.curved else None,
-            born_ms=merge.born_ms,
+            added_ms=merge.added_ms,
             least_rows=int(blocks.least_live_rows[at].sum()),
         )
 

@@ -21,7 +21,7 @@ class Part(NamedTuple):
     """The merge that wrote a block, and, if a bound cut it short, when its inputs were added (ms); else 0."""
 
     merge: str
-    born_ms: int = 0
+    added_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

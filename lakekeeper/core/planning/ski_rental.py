@@ -94,7 +94,7 @@ class Field:
     def __len__(self) -> int:
         return len(self.at)
 
-    def born_ms(self, members: Index, starts: Ints, now_ms: int) -> Ints:
+    def added_ms(self, members: Index, starts: Ints, now_ms: int) -> Ints:
         """Per batch of ``members`` when its bytes were added, on average, in ms since the epoch."""
         mean = np.add.reduceat(self.live_age[members], starts) / np.add.reduceat(self.live[members], starts)
         return np.asarray(now_ms - 1000 * mean / self.scale.rate, np.int64)
@@ -110,8 +110,8 @@ def field_of(
     place = place_of(snapshot)
     whole = np.bincount(place, live)[place[at]]
     live = live[at]
-    born_ms, merge = _inherited(blocks, at, parts, now_ms)
-    age = np.maximum(ages(snapshot, now_ms)[at], (now_ms - born_ms) / 1000)
+    added_ms, merge = _inherited(blocks, at, parts, now_ms)
+    age = np.maximum(ages(snapshot, now_ms)[at], (now_ms - added_ms) / 1000)
     paid = scale.plain[at] * age
     if blocks.delete_files.any():
         paid += scale.deletes[at] * delete_ages(snapshot, now_ms)[at]
@@ -146,9 +146,9 @@ def _inherited(blocks: BlockSet, at: Index, parts: Mapping[str, Part], now_ms: i
     found = pc.index_in(blocks.path.take(pa.array(at)), value_set=pa.array(list(parts), pa.string()))
     number = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
     merges = {part.merge: i for i, part in enumerate(parts.values())}
-    born_ms = [*(part.born_ms or now_ms for part in parts.values()), now_ms]
+    added_ms = [*(part.added_ms or now_ms for part in parts.values()), now_ms]
     merge = [*(merges[part.merge] for part in parts.values()), -1]
-    return np.array(born_ms, np.int64)[number], np.array(merge, np.int64)[number]
+    return np.array(added_ms, np.int64)[number], np.array(merge, np.int64)[number]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

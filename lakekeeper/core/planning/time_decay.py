@@ -48,5 +48,5 @@ def youth_of(blocks: BlockSet, now_ms: int) -> Youth:
     """The youth of each block at ``now_ms`` (ms since the epoch; 0: no clock). One added in the future is fresh."""
     if now_ms <= 0:
         return Youth(np.zeros(len(blocks), np.int64), known=False)
-    born = blocks.added_at
-    return Youth(np.where(born > 0, np.maximum(now_ms - born, 0), -1), known=True)
+    added = blocks.added_at
+    return Youth(np.where(added > 0, np.maximum(now_ms - added, 0), -1), known=True)

@@ -76,17 +76,17 @@ class Arrivals:
     def commits(self) -> int:
         return len(self.edges) - 1
 
-    def moment(self, commit: int) -> int:
+    def time_of(self, commit: int) -> int:
         """When a commit (numbered from 0) happens, in ms."""
         return (commit + 1) * COMMIT_MS if self.at_ms is None else int(self.at_ms[commit])
 
     def after(self, commit: int) -> int:
         """A time between a commit and the next one, in ms: when maintenance runs."""
         if commit + 1 == self.commits:
-            return self.moment(commit) + COMMIT_MS // 2
-        return (self.moment(commit) + self.moment(commit + 1)) // 2
+            return self.time_of(commit) + COMMIT_MS // 2
+        return (self.time_of(commit) + self.time_of(commit + 1)) // 2
 
-    def moments(self, until: int) -> Ints:
+    def times_of(self, until: int) -> Ints:
         """When the first ``until`` commits brought blocks, in ms, ascending."""
         wrote = np.flatnonzero(np.diff(self.edges[: until + 1]) > 0)
         return (wrote + 1) * COMMIT_MS if self.at_ms is None else np.asarray(self.at_ms[wrote], np.int64)

@@ -98,13 +98,13 @@ class World:
         level = np.zeros(at.stop - at.start, np.int64) if a.level is None else a.level[at]
         keys = [] if a.keys is None else list(a.keys[at])
         made = Made(a.lo[at], a.hi[at], a.rows[at], a.bytes[at], level, a.place[at], keys)
-        self._add(made, a.moment(commit))
+        self._add(made, a.time_of(commit))
         return int(a.bytes[at].sum())
 
     def snapshot(self) -> Snapshot:
         """The table as the planner sees it."""
         key = self.key
-        seen = self.arrivals.moments(self.commits)
+        seen = self.arrivals.times_of(self.commits)
         blocks = make_blocks(self.columns(key), key)
         return Snapshot(self.arrivals.name, "paper", self.version, "paper", "0", key, blocks, commits_ms=seen)
 
@@ -147,7 +147,7 @@ class World:
         for task, outputs in zip(tasks, made, strict=True):
             first = self.numbered
             self._add(outputs, self.arrivals.after(commit))
-            made_by = Part(task.id, task.born_ms)
+            made_by = Part(task.id, task.added_ms)
             self.parts.update({str(n): made_by for n in range(first, self.numbered)})
         return read, nearer
 

@@ -277,11 +277,11 @@ def _keep_line(
     until: Mapping[int, int | None],
     retention: Retention,
     versions: Versions,
-    moments: tuple[int, int],
+    times: tuple[int, int],
     reasons: dict[int, Reason],
 ) -> None:
     """Keep the last versions of a branch, and those within its own retention."""
-    cutoff, now_ms = moments
+    cutoff, now_ms = times
     if ref.max_age_ms is not None:
         own = ref.max_age_ms if retention.allow_unsafe else max(ref.max_age_ms, FLOOR_MS)
         cutoff = min(cutoff, now_ms - own)

@@ -25,10 +25,10 @@ BYTES = ("size of files read", "total data file size (bytes)", "total data file 
 _LOCATION = re.compile(r"\[([^\],]+)")
 _ICEBERG, _ICEBERG_FILTERS = "IcebergScan(table=", ", filters="
 _ICEBERG_END = re.compile(r", (?:runtimeFilters|groupedBy)=")
-_MOMENTS = re.compile(r"[<,]([^<,:]+):timestamp(?=[,>])")
+_TIMESTAMP_COLUMNS = re.compile(r"[<,]([^<,:]+):timestamp(?=[,>])")
 # The file indexes that Delta uses for queries; its others belong to its own statements, and to merges.
-_ASKED = ("PreparedDeltaFileIndex", "TahoeLogFileIndex")
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
+_QUERY_INDEXES = ("PreparedDeltaFileIndex", "TahoeLogFileIndex")
+_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
 _OURS = "lakekeeper "  # prefix of the job descriptions of our own work
 
 
@@ -103,7 +103,7 @@ def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
     if found := _iceberg(text):
         return Sighting((found[0],), _quoted(iceberg_filters(found[1])), metrics)
     where = metadata.get("Location", "")
-    if "PushedFilters" not in metadata or not where.startswith(_ASKED):
+    if "PushedFilters" not in metadata or not where.startswith(_QUERY_INDEXES):
         return None
     conditions = [
         pushed_filters(metadata["PushedFilters"]),
@@ -111,8 +111,8 @@ def _sighting(node: Mapping[str, Any], zone: tzinfo) -> Sighting | None:
     ]
     location = _LOCATION.search(where)
     names = (name.rpartition(" ")[2] if name.count(" ") > 1 else "", location[1] if location else "")
-    moments = frozenset(_MOMENTS.findall(metadata.get("ReadSchema", "")))
-    return Sighting(tuple(filter(None, names)), _quoted(_zoned(both(conditions), moments, zone)), metrics)
+    timestamps = frozenset(_TIMESTAMP_COLUMNS.findall(metadata.get("ReadSchema", "")))
+    return Sighting(tuple(filter(None, names)), _quoted(_zoned(both(conditions), timestamps, zone)), metrics)
 
 
 def _iceberg(text: str) -> tuple[str, str] | None:
@@ -124,13 +124,13 @@ def _iceberg(text: str) -> tuple[str, str] | None:
     return (table, rest[: end.start()]) if scan and mark and end else None
 
 
-def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:
+def _zoned(meaning: Meaning, timestamps: frozenset[str], zone: tzinfo) -> Meaning:
     """``meaning`` with the bounds of timestamp columns in µs instead of text in the JVM's time zone."""
-    if not moments.intersection(name.rpartition(".")[2] for name in meaning.filters):
+    if not timestamps.intersection(name.rpartition(".")[2] for name in meaning.filters):
         return meaning
     filters = {
         name: tuple(replace(s, lo=_micros(s.lo, zone), hi=_micros(s.hi, zone)) for s in found)
-        if name.rpartition(".")[2] in moments
+        if name.rpartition(".")[2] in timestamps
         else found
         for name, found in meaning.filters.items()
     }
@@ -139,7 +139,7 @@ def _zoned(meaning: Meaning, moments: frozenset[str], zone: tzinfo) -> Meaning:
 
 def _micros(text: Any, zone: tzinfo) -> Any:
     """``2026-01-01 00:10:00.5`` in the zone as µs; other values are returned unchanged, and rejected where used."""
-    found = _MOMENT.fullmatch(str(text))
+    found = _TIMESTAMP.fullmatch(str(text))
     if found is None:
         return text
     whole = datetime.fromisoformat(found[1]).replace(tzinfo=zone)

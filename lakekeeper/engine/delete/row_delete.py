@@ -30,8 +30,8 @@ from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import NOT_COMMITTED, patiently, sent
-from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.retries import NOT_COMMITTED, retried, sent
+from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, Unknown
@@ -126,7 +126,7 @@ class RowDelete:
         self.adapter.require_writable(self.options)
         timeout_ms = self.options.vacuum.lease_timeout_ms
         with (
-            at_work(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration,
+            registered_run(self.adapter, self.run_id, first, self.clock, timeout_ms) as registration,
             self.runner.working(self.run_id, f"{self.adapter.table}: delete"),
         ):
             try:
@@ -157,7 +157,7 @@ class RowDelete:
         prepared = [part.prepared for part in self.parts]
         if not any(each.rows for each in prepared):
             return None
-        self.events.tell("before_commit", attempt=self.loop.lost, rows=self._rows)
+        self.events.emit("before_commit", attempt=self.loop.lost, rows=self._rows)
 
         def ready() -> None:
             registration.require()
@@ -212,7 +212,7 @@ class RowDelete:
             )
 
     def _done(self, commit: Commit) -> Commit:
-        self.events.tell("committed", version=commit.version, rows=self._rows)
+        self.events.emit("committed", version=commit.version, rows=self._rows)
         used = {path for part in self.parts for path in part.prepared.written}
         left = dict.fromkeys(path for made in self.made for path in made.written if path not in used)
         if left:
@@ -262,8 +262,8 @@ class RowDelete:
 
     def _look(self, before: Snapshot) -> tuple[Snapshot, Changes]:
         """The newest state, and the changes since ``before``, at least up to that state."""
-        now = patiently(lambda: self.session.files(self.where), self.clock)
-        return now, patiently(lambda: self.adapter.changes_since(before), self.clock)
+        now = retried(lambda: self.session.files(self.where), self.clock)
+        return now, retried(lambda: self.adapter.changes_since(before), self.clock)
 
     def _touched(self, changes: Changes) -> bool:
         return any(

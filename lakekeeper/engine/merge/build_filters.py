@@ -32,7 +32,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.spi import Adapter, Notes, Observer, Runner
 
@@ -57,8 +57,8 @@ def build_filters(
     clock = clock or Clock()
     session = session_of(table)
     adapter = session.adapter
-    snapshot = patiently(lambda: look(session, request), clock, BEFORE_WORK)
-    columns = patiently(adapter.bloom_filters.columns, clock, BEFORE_WORK)
+    snapshot = retried(lambda: look(session, request), clock, SHORT_PAUSES)
+    columns = retried(adapter.bloom_filters.columns, clock, SHORT_PAUSES)
     policy = Filters(columns, frozenset(), every=every)
     due = policy.due(snapshot, request.options, Env(now_ms=clock.now_ms(), workload=request.workload))
     if not len(due):
@@ -69,11 +69,11 @@ def build_filters(
     if request.dry_run:
         policy = replace(policy, unfiltered=frozenset(sizes))
         return maintain(session, runner, _by(request, policy), observer=observer, clock=clock)
-    lacking = patiently(lambda: adapter.bloom_filters.missing(sizes), clock, BEFORE_WORK)
+    lacking = retried(lambda: adapter.bloom_filters.missing(sizes), clock, SHORT_PAUSES)
     policy = replace(policy, unfiltered=lacking)
     report = maintain(session, runner, _by(request, policy), observer=observer, clock=clock)
     if sizes:
-        now = patiently(lambda: look(session, request), clock, BEFORE_WORK) if report.changed else snapshot
+        now = retried(lambda: look(session, request), clock, SHORT_PAUSES) if report.changed else snapshot
         runs = {run_id.rpartition("-")[0] for run_id in report.run_ids}
         live = now.blocks.path.to_pylist()
         written = [path for path in live if any(run in path for run in runs)]

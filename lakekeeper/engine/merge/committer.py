@@ -26,7 +26,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, un
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.replay import Replayer, discard, discard_replaced
-from lakekeeper.engine.retries import patiently, sent
+from lakekeeper.engine.retries import retried, sent
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import Conflict, Rejected, Unknown
@@ -86,7 +86,7 @@ class Committer:
             raise
 
     def _attempt(self) -> Landed:
-        self.events.tell("before_commit", attempt=self.loop.lost, rewrites=len(self.pending))
+        self.events.emit("before_commit", attempt=self.loop.lost, rewrites=len(self.pending))
         landed = self._up_to_date().landed(self.run_id)
         if landed is not None:
             # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
@@ -123,7 +123,7 @@ class Committer:
         After the first attempt Unknown is raised and every file kept: a catalog may land a commit and report a loss.
         """
         try:
-            return patiently(lambda: self.adapter.changes_since(self.snapshot), self.clock)
+            return retried(lambda: self.adapter.changes_since(self.snapshot), self.clock)
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             if attempts:
@@ -173,12 +173,12 @@ class Committer:
         before = {rewrite.task.id: rewrite.replayed for rewrite in sorted_out.replay}
         rows = sum(each.replayed - before[each.task.id] for each in left if each.task.id in before)
         why = lost[0].reason if lost else Reason.of(Code.REPLAYED, rows=rows)
-        self.events.tell("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=why)
+        self.events.emit("conflict", attempt=attempt, dropped=len(lost), replayed=count, reason=why)
         return left
 
     def _done(self, commit: Commit) -> Landed:
         # If the run halts here, files that a replay replaced remain as orphans, which does no harm.
-        self.events.tell("committed", version=commit.version, rewrites=len(self.pending))
+        self.events.emit("committed", version=commit.version, rewrites=len(self.pending))
         with suppress(Exception):  # what happens after a commit must never look like a failed one
             discard_replaced(self.adapter, self.pending)
         return Landed(commit, self.pending, tuple(self.dropped), self.loop.lost, self.replays)

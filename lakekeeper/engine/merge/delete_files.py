@@ -26,8 +26,8 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.retries import patiently
-from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.retries import retried
+from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import Conflict, LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner, Tidied
@@ -106,7 +106,7 @@ class _Tidying:
         if snapshot.memo.get(_TIDY):
             return Tidied()
         timeout_ms = self.options.vacuum.lease_timeout_ms
-        with at_work(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
+        with registered_run(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:
             tidied = self._commit(snapshot, registration)
             # A commit that lost may leave files whose names are not recorded anywhere.
             registration.clean = not self.loop.lost
@@ -118,13 +118,13 @@ class _Tidying:
         snapshot = first
 
         def attempt() -> Tidied:
-            self.events.tell("before_commit", attempt=self.loop.lost, rewrites=0)
+            self.events.emit("before_commit", attempt=self.loop.lost, rewrites=0)
             registration.require()
             return self.adapter.deletes.tidy(snapshot, self.run_id)
 
         def after(lost: Conflict) -> Tidied | Retry:
             try:
-                changes = patiently(lambda: self.adapter.changes_since(snapshot), self.clock)
+                changes = retried(lambda: self.adapter.changes_since(snapshot), self.clock)
             except Exception as error:
                 # A catalog may apply a commit and report that it lost; only the log shows that.
                 raise self._unknown(lost) from error
@@ -151,7 +151,7 @@ class _Tidying:
 
     def _done(self, tidied: Tidied) -> Tidied:
         if tidied.version is not None:
-            self.events.tell(
+            self.events.emit(
                 "committed",
                 version=tidied.version,
                 rewrites=0,

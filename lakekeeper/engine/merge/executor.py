@@ -15,7 +15,7 @@ from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.quiet_window import Watch
-from lakekeeper.engine.retries import patiently
+from lakekeeper.engine.retries import retried
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.errors import OptionError, Unsupported, reason
 from lakekeeper.spi import Adapter, Runner
@@ -105,9 +105,9 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
 
     Raises Unsupported or OptionError, which hold for every group.
     """
-    in_vain = work.watch.lost(task) if work.watch else None
-    if in_vain:
-        return Failed(task, in_vain.plus(Reason.of(Code.STOPPED_EARLY)), raced=True)
+    hopeless = work.watch.lost(task) if work.watch else None
+    if hopeless:
+        return Failed(task, hopeless.plus(Reason.of(Code.STOPPED_EARLY)), raced=True)
     with work.runner.working(work.run_id, task.label):
         try:
             rewrite = _write(work, task)
@@ -116,9 +116,9 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             if isinstance(error, Unsupported | OptionError):
                 raise
             # The job may have failed because a concurrent commit, or an expiry, removed its inputs.
-            in_vain = work.watch.lost(task, at_once=True) if work.watch else None
+            hopeless = work.watch.lost(task, at_once=True) if work.watch else None
             failed = Reason.of(Code.FAILED, error=reason(error))
-            return Failed(task, in_vain.plus(failed) if in_vain else failed, raced=in_vain is not None)
+            return Failed(task, hopeless.plus(failed) if hopeless else failed, raced=hopeless is not None)
         finally:
             with suppress(Exception):  # memory that is not freed must not cost the group
                 work.adapter.release(task)
@@ -136,7 +136,7 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         rewrite = _merged(work, attempt)
         over = _over(task, rewrite)
         if not over:
-            work.events.tell("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
+            work.events.emit("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
             return replace(rewrite, task=task)
         work.adapter.discard([rewrite])
         attempt = _finer(task, attempt, over)
@@ -153,7 +153,7 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
     half = work.adapter.columnar if work.columnar else None
     if half is None:
         return _by_rows(work, task)
-    planned = patiently(lambda: half.plan(task, work.writer), work.clock)
+    planned = retried(lambda: half.plan(task, work.writer), work.clock)
     if isinstance(planned, Reason):
         return replace(_by_rows(work, task), by_rows=planned)
     _has_read(work, task)
@@ -164,19 +164,19 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
     ) as error:  # a worker died, or cannot read a file: Spark reads the file, or reports why not
         written = Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=reason(error))
     if isinstance(written, Reason):
-        return replace(_by_rows(work, task, told=True), by_rows=written)
-    return patiently(lambda: half.adopt(planned, written, task, work.writer), work.clock)
+        return replace(_by_rows(work, task, announced=True), by_rows=written)
+    return retried(lambda: half.adopt(planned, written, task, work.writer), work.clock)
 
 
-def _by_rows(work: Work, task: MergeTask, *, told: bool = False) -> Rewrite:
-    rows = patiently(lambda: work.adapter.read(task), work.clock)
-    if not told:
+def _by_rows(work: Work, task: MergeTask, *, announced: bool = False) -> Rewrite:
+    rows = retried(lambda: work.adapter.read(task), work.clock)
+    if not announced:
         _has_read(work, task)
     return work.adapter.write(work.runner.merge(rows, task), task, work.writer)
 
 
 def _has_read(work: Work, task: MergeTask) -> None:
-    work.events.tell("read", task=task.id, bytes=task.input_bytes)
+    work.events.emit("read", task=task.id, bytes=task.input_bytes)
     if work.registration:
         work.registration.renew()
 

@@ -28,8 +28,8 @@ from lakekeeper.engine.merge.planning import look, plan_for
 from lakekeeper.engine.merge.quiet_window import Watch
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.merge.tally import Tally
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
-from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
+from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import Conflict, Rejected, reason
 from lakekeeper.spi import Adapter, Observer, Runner
@@ -106,7 +106,7 @@ class MergeJob:
         while tally.rounds < most:
             snapshot, plan = self._plan()
             self.first = self.first or (snapshot, plan)
-            self.events.tell(
+            self.events.emit(
                 "planned", tasks=len(plan.tasks), bytes=plan.input_bytes, round=tally.rounds + 1, plan=plan
             )
             if not plan.tasks:
@@ -134,8 +134,8 @@ class MergeJob:
         limited = replace(request, options=replace(options, budget=options.budget.after(self.tally.spent)))
         snapshot, plan = plan_for(self.session, limited, self.clock, self.tally.parts)
         if plan.tasks and not request.dry_run:
-            patiently(lambda: self.adapter.require_writable(request.options), self.clock, BEFORE_WORK)
-            if not patiently(lambda: keep_boundaries(self.adapter, snapshot), self.clock, BEFORE_WORK):
+            retried(lambda: self.adapter.require_writable(request.options), self.clock, SHORT_PAUSES)
+            if not retried(lambda: keep_boundaries(self.adapter, snapshot), self.clock, SHORT_PAUSES):
                 return plan_for(self.session, limited, self.clock, self.tally.parts)
         return snapshot, plan
 
@@ -147,7 +147,9 @@ class MergeJob:
         tally = self.tally
         before, lost, spent = len(tally.groups), tally.conflicts, tally.spending.bytes
         timeout_ms = self.request.options.vacuum.lease_timeout_ms
-        with at_work(self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms) as registration:
+        with registered_run(
+            self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms
+        ) as registration:
             try:
                 self._rewrite(_Round(snapshot, plan, registration, self.clock.now_ms()))
             finally:  # it was rewritten, even if the commit then failed
@@ -285,7 +287,7 @@ class MergeJob:
         Weighed as of the start of the call, so that only the layout makes a difference.
         """
         request = self.request
-        seen = patiently(lambda: look(self.session, request), self.clock, BEFORE_WORK)
+        seen = retried(lambda: look(self.session, request), self.clock, SHORT_PAUSES)
         scale = scale_of(seen, request.options, self.started_ms, request.workload)
         return mean_depth(seen), scale.present().files
 

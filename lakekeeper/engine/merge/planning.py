@@ -20,7 +20,7 @@ from lakekeeper.engine.merge.boundary_store import on_its_curve
 from lakekeeper.engine.merge.daily_budget import spent_bytes
 from lakekeeper.engine.merge.partition_backoff import held_blocks
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
@@ -69,7 +69,7 @@ def plan_for(
     parts: Mapping[str, Part] | None = None,
 ) -> tuple[Snapshot, Plan]:
     """The newest snapshot and the plan on it; reads no data file. ``parts`` as in :class:`Env`."""
-    snapshot = patiently(lambda: look(table, request), clock, BEFORE_WORK)
+    snapshot = retried(lambda: look(table, request), clock, SHORT_PAUSES)
     now = clock.now_ms()
     resting = request.backoff.resting(now) if request.backoff else ()
     env = Env(

@@ -132,9 +132,9 @@ class QuietWindow:
         return usual if commits >= _STEADY else max(self.window_ms, usual)
 
 
-def _period_ms(moments: Sequence[int]) -> tuple[int, int]:
+def _period_ms(times: Sequence[int]) -> tuple[int, int]:
     """The usual and the longest time between the last commits; 0 where there is only one."""
-    steps = sorted(late - early for early, late in pairwise(moments[-2 * _STEADY :]))
+    steps = sorted(late - early for early, late in pairwise(times[-2 * _STEADY :]))
     return (steps[len(steps) // 2], steps[-1]) if steps else (0, 0)
 
 

@@ -77,7 +77,7 @@ class Tally:
         self.version = landed.commit.version
         self.removed_delete_files += landed.commit.removed_delete_files
         for kept in landed.kept:
-            made_by = Part(kept.task.id, kept.task.born_ms)
+            made_by = Part(kept.task.id, kept.task.added_ms)
             self.parts.update(dict.fromkeys((output.path for output in kept.outputs), made_by))
             self.groups.append(_group(kept.task, "committed", rewrite=kept, detail=_detail(kept)))
 

@@ -30,7 +30,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import is_name, is_run_id, run_folder
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.note_slots import claim, filled, slot_note
 from lakekeeper.errors import AdapterError, Rejected
 from lakekeeper.spi import Adapter, Notes
@@ -131,12 +131,12 @@ class Registration:
     def require(self) -> None:
         """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
         self._require_time()
-        if not self.stands():
+        if not self.is_registered():
             raise self._dead()
 
-    def stands(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether the registration is still there: a vacuum removes those that it has settled."""
-        there = patiently(lambda: _intent_at(self.notes, self.slot), self.clock)
+        there = retried(lambda: _intent_at(self.notes, self.slot), self.clock)
         return there is not None and there.run_id == self.intent.run_id
 
     def renew(self) -> None:
@@ -153,12 +153,12 @@ class Registration:
             if self.left_ms() > self.intent.timeout_ms // 2:
                 return
             try:
-                stands = self.stands()
-                if stands:
+                is_registered = self.is_registered()
+                if is_registered:
                     self.note(renewed_ms=self.clock.now_ms())
             except Exception:
                 return  # the storage does not answer; there is time left
-            if not stands:
+            if not is_registered:
                 raise self._dead()
 
     def left_ms(self) -> int:
@@ -184,13 +184,13 @@ class Registration:
     def note(self, **changed: Any) -> None:
         """Change the registered intent."""
         intent = replace(self.intent, **changed)
-        patiently(lambda: self.notes.replace(self.slot, intent.to_json()), self.clock)
+        retried(lambda: self.notes.replace(self.slot, intent.to_json()), self.clock)
         self.intent = intent
 
     def close(self) -> None:
         """Remove the intent; leave it, as ended, where files may have been left."""
         with suppress(Exception):  # the work is done; the next vacuum settles what stays registered
-            if not self.stands():
+            if not self.is_registered():
                 return  # taken for dead: the slot may be another run's by now
             if self.clean:
                 self.notes.remove(self.slot)
@@ -204,7 +204,7 @@ def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registra
     free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
     slots = [_slot(number) for number in free]
     # A claim that was written although the call failed is found by its text.
-    place = patiently(lambda: claim(notes, slots, text), clock, BEFORE_WORK)
+    place = retried(lambda: claim(notes, slots, text), clock, SHORT_PAUSES)
     if place is None:
         place = given_up_slot(notes, slots, intent, clock.now_ms())
         if place is None:
@@ -237,7 +237,7 @@ def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -
 
 
 @contextmanager
-def at_work(
+def registered_run(
     adapter: Adapter[Any], run_id: str, read: Snapshot, clock: Clock, timeout_ms: int
 ) -> Iterator[Registration]:
     """A context for work that writes files: registered while it lasts, and after a crash. ``read`` is its snapshot."""

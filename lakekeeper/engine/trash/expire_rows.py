@@ -22,7 +22,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.expired_rows import before, cutoff_ms, expired_rows
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.trash.drop_partition import drop_rows
 from lakekeeper.errors import OptionError
@@ -49,7 +49,7 @@ def expire_rows(
     session, clock = session_of(table), clock or Clock()
     adapter, started_ms = session.adapter, clock.now_ms()
     column, retain_ms = _rule(options)
-    snapshot = patiently(lambda: session.snapshot([column]), clock, BEFORE_WORK)
+    snapshot = retried(lambda: session.snapshot([column]), clock, SHORT_PAUSES)
     cutoff = cutoff_ms(retain_ms, started_ms)
     where = before(snapshot.key.columns[0], cutoff) if snapshot.key else f"{column} is expired"
     found = expired_rows(snapshot, cutoff, _searched_ms(adapter, snapshot, cutoff))

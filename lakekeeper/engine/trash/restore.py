@@ -23,8 +23,8 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import NOT_COMMITTED, patiently
-from lakekeeper.engine.state.leases import Registration, at_work
+from lakekeeper.engine.retries import NOT_COMMITTED, retried
+from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
@@ -139,12 +139,12 @@ class _Restore:
             self.entry = begun
         timeout_ms = self.options.vacuum.lease_timeout_ms
         read = replace(seen, version=entry.version)
-        with at_work(self.adapter, self.writer, read, self.clock, timeout_ms) as registration:
+        with registered_run(self.adapter, self.writer, read, self.clock, timeout_ms) as registration:
             return self._append(registration)
 
     def _done_before(self) -> Commit | None:
         """The commit of an earlier restore of this entry, if there is one. Raises AdapterError in doubt."""
-        changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+        changes = retried(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
         version = changes.landed(self._run_id) if changes else None
         if version is not None:
             return Commit(version, self._run_id, (), ())
@@ -182,7 +182,7 @@ class _Restore:
         elif not commit.added:
             self._discard([copies])
         rows = sum(copies.rows.values())
-        self.events.tell("committed", version=commit.version, restored_rows=rows)
+        self.events.emit("committed", version=commit.version, restored_rows=rows)
         return commit, rows, len(copies.rows)
 
     def _commit(self, copies: Prepared, registration: Registration) -> Commit | None:
@@ -191,7 +191,7 @@ class _Restore:
         def attempt() -> Commit | None:
             if not self.adapter.restores.keep(copies):
                 return None
-            self.events.tell("before_commit", attempt=self.loop.lost, rows=sum(copies.rows.values()))
+            self.events.emit("before_commit", attempt=self.loop.lost, rows=sum(copies.rows.values()))
             registration.require()
             require_written(self.adapter, copies.written, self.clock)
             self.in_doubt = True
@@ -222,7 +222,7 @@ class _Restore:
         the log does not show it.
         """
         try:
-            changes = patiently(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+            changes = retried(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
         except Exception as error:
             raise self._unknown(lost) from error
         version = changes.landed(self._run_id) if changes else None
@@ -241,7 +241,7 @@ class _Restore:
 
     def _settled(self, copies: Prepared, doubt: Unknown) -> Commit:
         try:
-            seen = patiently(self.adapter.version, self.clock)
+            seen = retried(self.adapter.version, self.clock)
         except Exception as error:
             raise self._unknown(doubt) from error
         version = settled_version(

@@ -121,12 +121,12 @@ class Removal:
             pace.wait(len(batch))
             if not self._goes_on():
                 return
-            self.events.tell("before_delete", files=len(batch), version=batch[-1].version)
+            self.events.emit("before_delete", files=len(batch), version=batch[-1].version)
             gone = set(folder.take(batch) if folder else self.storage.delete(batch))
             with self._lock:
                 self.gone += [file for file in batch if file.path in gone]
                 self.batches += 1
-            self.events.tell("deleted", files=len(gone), version=batch[-1].version)
+            self.events.emit("deleted", files=len(gone), version=batch[-1].version)
 
     def _goes_on(self) -> bool:
         with self._lock:

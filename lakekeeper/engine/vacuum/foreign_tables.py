@@ -22,29 +22,29 @@ class Neighbours:
     table: str
     storage: Storage
     _known: str | None = None
-    _asked: frozenset[str] | None = frozenset()
+    _searched: frozenset[str] | None = frozenset()
 
     def refuse_orphans(self) -> None:
         """Raise RetentionError where another table is inside or around anything that would be listed.
 
         Raises AdapterError if that cannot be determined.
         """
-        if self._known == "" and self._asked is None:
+        if self._known == "" and self._searched is None:
             return
-        found = self.storage.strangers(None)
+        found = self.storage.foreign_tables(None)
         if found:
             raise RetentionError(
                 f"{self.table}: another table is inside or around its folders ({_some(found)}), and its files would "
                 "look like orphans; nothing was deleted. Give each table its own folder"
             )
-        self._known, self._asked = "", None
+        self._known, self._searched = "", None
 
     def around(self, runs: Sequence[str]) -> str:
         """Why the folders of runs must not be listed, or listed files must not count as dead; empty if they may."""
-        if self._known is None or (self._asked is not None and not self._asked.issuperset(runs)):
-            self._asked = frozenset(runs)
+        if self._known is None or (self._searched is not None and not self._searched.issuperset(runs)):
+            self._searched = frozenset(runs)
             try:
-                found = self.storage.strangers(runs)
+                found = self.storage.foreign_tables(runs)
                 self._known = f"another table is inside or around this one ({_some(found)})" if found else ""
             except AdapterError as error:
                 self._known = f"whether another table is inside or around this one is not known ({error})"

@@ -42,7 +42,7 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Intent, read_by_runs, registered
 from lakekeeper.engine.trash.drop_partition import settle
 from lakekeeper.engine.trash.entries import held_versions
@@ -197,13 +197,13 @@ class VacuumJob:
 
     def _prepared(self) -> _Look | VacuumReport:
         """A plan whose list and proof are written; the report if nothing is to be deleted, or not by this call."""
-        look = patiently(self._look, self.clock, BEFORE_WORK)
+        look = retried(self._look, self.clock, SHORT_PAUSES)
         if look is None:
             return VacuumReport(
                 self.adapter.table, self.request.dry_run, None, ended=Reason.of(Code.NO_VERSIONS)
             )
         plan = look.plan
-        self.events.tell("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
+        self.events.emit("planned", files=len(plan.files), bytes=plan.bytes, plan=plan)
         due = plan.files or self._expires(look) or plan.expired_refs
         if self.request.dry_run:
             return self._report(look, foretold(plan) if due else NOTHING, Reason.of(Code.DRY_RUN))
@@ -219,7 +219,7 @@ class VacuumJob:
 
     def _require_unread(self, look: _Look) -> None:
         """Raise Conflict if a run has come to read an expired version: one that comes later finds us registered."""
-        intents = patiently(lambda: registered(self.adapter.notes), self.clock, BEFORE_WORK)
+        intents = retried(lambda: registered(self.adapter.notes), self.clock, SHORT_PAUSES)
         for version, run_id in read_by_runs(intents, self._timeout_ms, self.clock.now_ms()).items():
             gone = version < look.kept.oldest if look.versions.linear else version in look.plan.gone
             if gone and version not in look.active:
@@ -394,7 +394,7 @@ class VacuumJob:
                 least = options.vacuum.retention_ms
             else:
                 age = options.vacuum.retention_ms
-        at_work = {
+        active_runs = {
             version: Reason.of(Code.READ_BY_RUN, run_id=run_id)
             for version, run_id in read_by_runs(intents, self._timeout_ms, now_ms).items()
         }
@@ -405,7 +405,7 @@ class VacuumJob:
             least_ms=least,
             last=options.vacuum.retain_last,
             named=tuple(request.named),
-            active={**at_work, **held},
+            active={**active_runs, **held},
             streams=request.streams,
             allow_unsafe=request.allow_unsafe,
             sink_ms=options.vacuum.sink_retention_ms,

@@ -26,7 +26,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     proof,
 )
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.retries import BEFORE_WORK, patiently
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unregister
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
 from lakekeeper.engine.trash.entries import CURSOR
@@ -125,12 +125,12 @@ class Records:
         """Write the list and the proof. Raises AdapterError if that fails: nothing may be deleted then."""
         parts = in_parts([file.path for file in plan.files])
         registration = self._listing(plan, parts)
-        while not registration.stands():  # another vacuum took us for dead and removed our list
+        while not registration.is_registered():  # another vacuum took us for dead and removed our list
             registration = self._listing(plan, parts)
         text = proof(plan, self.run_id, self.clock.now_ms())
         place = f"vacuum/{self.run_id}/proof.json"
-        patiently(lambda: self.notes.replace(place, text), self.clock, BEFORE_WORK)
-        if patiently(lambda: self.notes.read(place), self.clock, BEFORE_WORK) != text:
+        retried(lambda: self.notes.replace(place, text), self.clock, SHORT_PAUSES)
+        if retried(lambda: self.notes.read(place), self.clock, SHORT_PAUSES) != text:
             raise AdapterError(
                 f"{plan.table}: the list of files to delete could not be recorded; nothing was deleted"
             )
@@ -140,10 +140,10 @@ class Records:
 
         The registration of an earlier attempt may be gone: another vacuum has deleted all that it listed.
         """
-        standing = self._registration
-        if standing is not None and standing.stands():
-            first = standing.intent.parts
-            standing.note(parts=first + len(parts))
+        own = self._registration
+        if own is not None and own.is_registered():
+            first = own.intent.parts
+            own.note(parts=first + len(parts))
         else:
             first = 0
             intent = Intent(
@@ -155,12 +155,10 @@ class Records:
                 parts=len(parts),
                 timeout_ms=self.timeout_ms,
             )
-            standing = register(self.notes, plan.table, intent, self.clock)
-        patiently(
-            lambda: write_parts(self.notes, list_of(self.run_id), parts, first), self.clock, BEFORE_WORK
-        )
-        self._registration = standing
-        return standing
+            own = register(self.notes, plan.table, intent, self.clock)
+        retried(lambda: write_parts(self.notes, list_of(self.run_id), parts, first), self.clock, SHORT_PAUSES)
+        self._registration = own
+        return own
 
     def after(self, plan: VacuumPlan, removed: Removed) -> None:
         """Record what was actually deleted; a failure to write the record changes nothing."""
@@ -191,16 +189,16 @@ class Records:
         A vacuum whose list we took over may still delete, and is registered no more: we remain registered in its place,
         as long as it would have been.
         """
-        standing, other = self._registration, self._deputy_of
-        if standing is None:
+        own, other = self._registration, self._deputy_of
+        if own is None:
             return
         with suppress(Exception):  # an undo then waits until the registration has timed out
-            if not standing.stands():
+            if not own.is_registered():
                 return
             if other is None:
-                standing.note(ended=True)
+                own.note(ended=True)
             else:
-                standing.note(at_ms=other.at_ms, renewed_ms=other.renewed_ms, timeout_ms=other.timeout_ms)
+                own.note(at_ms=other.at_ms, renewed_ms=other.renewed_ms, timeout_ms=other.timeout_ms)
 
     def finished(
         self,
@@ -298,10 +296,10 @@ class Records:
                     goes = all(paths is not None and dealt_with.issuperset(paths) for paths in lists)
                 if goes:
                     self._heir = True
-                    self._stand_in_for(intent, now_ms)
+                    self._replace(intent, now_ms)
                     self.forget(slot, intent)
 
-    def _stand_in_for(self, other: Intent, now_ms: int) -> None:
+    def _replace(self, other: Intent, now_ms: int) -> None:
         longest = self._deputy_of.dies_ms() if self._deputy_of else 0
         if other.deletes(self.timeout_ms, now_ms) and other.dies_ms() > longest:
             self._deputy_of = other

@@ -1,6 +1,6 @@
 """Files that the log does not name: files left in the folder of a dead run, and orphans elsewhere.
 
-    ask for strangers ─► list ─► read the log ─► not named, the format's own, old enough ─► may go
+    look for foreign tables ─► list ─► read the log ─► not named, the format's own, old enough ─► may go
 
 The order matters: a file that is committed after the listing is named by the log that is read after it. A file that is
 young, or of unknown age, may be a write in progress, and stays; a folder with the id of a dead run is as old as the

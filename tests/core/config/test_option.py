@@ -108,22 +108,22 @@ def test_a_table_property_only_tightens(option: Option, data: st.DataObject) -> 
         given["conf"] = {f"spark.lakekeeper.{option.name}": option.text(data.draw(_values(option)))}
     if data.draw(st.booleans(), "in the call") and option.scope != "conf":
         given["call"] = {option.name: option.text(data.draw(_values(option)))}
-    asked = data.draw(_values(option))
-    properties = {f"lakekeeper.{option.name}": option.text(asked)}
+    requested = data.draw(_values(option))
+    properties = {f"lakekeeper.{option.name}": option.text(requested)}
     call, conf = given.get("call"), given.get("conf")
     without = option.of(resolve(call, conf))
     resolved = resolve(call, conf, properties)
     now = option.of(resolved)
     if option.name == "auto.verbs":
-        assert set(now) == set(without) & set(asked)
+        assert set(now) == set(without) & set(requested)
     elif option.name in SAFER:
         against_a_call = "call" in given and not option.name.startswith("auto.")
-        set_ = [value for value in (without, asked) if value is not None]
+        set_ = [value for value in (without, requested) if value is not None]
         tighter = SAFER[option.name](set_) if set_ else None
         assert now == (without if against_a_call else tighter)
     else:
         assert now == without
-    assert (f"lakekeeper.{option.name}" in resolved.ignored) >= (now != asked and "call" not in given)
+    assert (f"lakekeeper.{option.name}" in resolved.ignored) >= (now != requested and "call" not in given)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)

@@ -11,7 +11,7 @@ from lakekeeper.core.workload.workload import Scan, Workload, collect
 KEY = ClusterKey((KeyColumn(("a",), "int", "1"), KeyColumn(("b",), "int", "2")))
 
 
-def picture(
+def as_snapshot(
     boxes: list[tuple[Any, ...]],
     key: ClusterKey = KEY,
     *,

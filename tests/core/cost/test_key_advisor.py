@@ -45,7 +45,7 @@ def by_day(*, status: bool = False) -> Snapshot:
     return Snapshot("db.t", "memory", 3, "uuid", "schema", key, blocks)
 
 
-def asked(*shapes: dict[str, Any], times: int = 50) -> Workload:
+def workload_of(*shapes: dict[str, Any], times: int = 50) -> Workload:
     rng = random.Random(1)
     scans = []
     for i in range(times):
@@ -63,7 +63,7 @@ def advice(workload: Workload, present: ClusterKey | None = BY_DAY, **more: Any)
 
 
 def test_for_queries_by_user_a_table_clustered_by_day_should_cluster_by_user() -> None:
-    found = advice(asked({"user": 0}))
+    found = advice(workload_of({"user": 0}))
     assert found.best is not None
     assert (found.best.columns, found.best.layout) == (("user",), "linear")
     assert found.now.files == pytest.approx(64.0)
@@ -72,7 +72,7 @@ def test_for_queries_by_user_a_table_clustered_by_day_should_cluster_by_user() -
 
 
 def test_for_queries_by_day_the_key_stays() -> None:
-    found = advice(asked({"day": 3}))
+    found = advice(workload_of({"day": 3}))
     assert found.best is None
     present = next(one for one in found.candidates if one.present)
     # A day is a file now; after another sort, a range would end in the middle of one.
@@ -81,27 +81,27 @@ def test_for_queries_by_day_the_key_stays() -> None:
 
 
 def test_for_queries_by_user_or_by_day_the_advice_is_a_curve() -> None:
-    found = advice(asked({"user": 10}, {"day": 1}))
+    found = advice(workload_of({"user": 10}, {"day": 1}))
     assert found.best is not None
     assert found.best.layout == "hilbert"
     assert set(found.best.columns) == {"user", "day"}
 
 
 def test_a_column_of_five_values_is_not_mistaken_for_a_narrow_one() -> None:
-    found = advice(asked({"status": 0}), status=True)
+    found = advice(workload_of({"status": 0}), status=True)
     alone = next(one for one in found.candidates if one.columns == ("status",))
     assert alone.worth.after.files == pytest.approx(64 / 5, rel=0.15)
 
 
 def test_two_columns_filtered_together_order_as_a_tuple_where_the_first_is_one_value() -> None:
-    found = advice(asked({"status": 0, "user": 5}), status=True)
+    found = advice(workload_of({"status": 0, "user": 5}), status=True)
     assert found.best is not None
     assert found.best.columns == ("status", "user")
     assert found.best.worth.after.files == pytest.approx(1.1, abs=0.3)
 
 
 def test_without_a_current_key_candidates_are_compared_with_the_table_as_it_is() -> None:
-    found = advice(asked({"user": 0}), None)
+    found = advice(workload_of({"user": 0}), None)
     assert found.best is not None
     assert not any(one.present for one in found.candidates)
 
@@ -117,7 +117,9 @@ def test_scans_without_a_filter_pay_for_no_key() -> None:
 
 
 def test_the_advice_goes_through_json_and_prints() -> None:
-    found = advise(by_day(), BY_DAY, asked({"user": 0}, {"day": 1}), resolve(), 0, {"note": "it is a map"})
+    found = advise(
+        by_day(), BY_DAY, workload_of({"user": 0}, {"day": 1}), resolve(), 0, {"note": "it is a map"}
+    )
     data = json.loads(found.to_json())
     assert data["best"]["columns"] == ["day", "user"]
     assert data["missing"] == {"note": "it is a map"}
@@ -129,4 +131,6 @@ def test_the_advice_goes_through_json_and_prints() -> None:
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    assert str(advice(asked({"user": 10}, {"day": 1}))) == str(advice(asked({"user": 10}, {"day": 1})))
+    assert str(advice(workload_of({"user": 10}, {"day": 1}))) == str(
+        advice(workload_of({"user": 10}, {"day": 1}))
+    )

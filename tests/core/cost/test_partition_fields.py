@@ -11,7 +11,7 @@ import pytest
 from lakekeeper.core.cost.partition_pruning import PartitionFields
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.workload.workload import Span
-from tests.core.cost.boxes import ONE, one_column, picture, workload
+from tests.core.cost.boxes import ONE, as_snapshot, one_column, workload
 from tests.linear import assert_linear
 
 
@@ -33,10 +33,12 @@ def test_many_filters_parse_the_partitions_once(monkeypatch: pytest.MonkeyPatch)
         parsed.append(text)
         return json.JSONDecoder().decode(text)
 
-    snapshot = picture([one_column(0, 9)] * 40, ONE, partition=[json.dumps({"hour": i}) for i in range(40)])
-    asked = workload(*({"hour": Span(i, i + 1)} for i in range(30)))
+    snapshot = as_snapshot(
+        [one_column(0, 9)] * 40, ONE, partition=[json.dumps({"hour": i}) for i in range(40)]
+    )
+    queries = workload(*({"hour": Span(i, i + 1)} for i in range(30)))
     monkeypatch.setattr(json, "loads", loads)
-    assert reads_of(snapshot, asked, 1000).share.sum() * 30 == pytest.approx(60)
+    assert reads_of(snapshot, queries, 1000).share.sum() * 30 == pytest.approx(60)
     assert len(parsed) == 40
 
 

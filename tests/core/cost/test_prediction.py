@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.cost.prediction import explained, files_predicted, scan_error
-from lakekeeper.core.cost.query_ranges import asked_of
+from lakekeeper.core.cost.query_ranges import key_line_of
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.layout.rank_boundaries import curve_index, placed
 from lakekeeper.core.layout.space_filling_curve import CURVES
@@ -46,7 +46,7 @@ def explain(snapshot: Snapshot, chosen: tuple[Policy, ...], workload: Workload |
     return explained(make_plan(snapshot, chosen, OPTIONS, Env()), snapshot, OPTIONS, 0, workload)
 
 
-def asked(snapshot: Snapshot, rng: random.Random) -> Workload | None:
+def random_workload(snapshot: Snapshot, rng: random.Random) -> Workload | None:
     """Queries on the first key column whose bounds are those of blocks."""
     if snapshot.key is None or not len(snapshot.blocks) or rng.random() < 0.3:
         return None
@@ -63,25 +63,25 @@ def asked(snapshot: Snapshot, rng: random.Random) -> Workload | None:
 def test_every_live_block_is_listed_exactly_once_and_the_numbers_add_up(
     snapshot: Snapshot, chosen: tuple[Policy, ...], rng: random.Random
 ) -> None:
-    plan = explain(snapshot, chosen, asked(snapshot, rng))
-    told = plan.rows().to_pydict()
-    assert sorted(told["path"]) == sorted(snapshot.blocks.path.to_pylist())
-    assert all(told["reason"])
-    assert all(told["reason_text"])
-    assert set(told["action"]) <= {"merge", "leave", "freeze"}
-    in_group = [g is not None for g in told["group"]]
-    assert in_group == [a == "merge" for a in told["action"]]
+    plan = explain(snapshot, chosen, random_workload(snapshot, rng))
+    table = plan.rows().to_pydict()
+    assert sorted(table["path"]) == sorted(snapshot.blocks.path.to_pylist())
+    assert all(table["reason"])
+    assert all(table["reason_text"])
+    assert set(table["action"]) <= {"merge", "leave", "freeze"}
+    in_group = [g is not None for g in table["group"]]
+    assert in_group == [a == "merge" for a in table["action"]]
     sizes = dict(zip(snapshot.blocks.path.to_pylist(), snapshot.blocks.bytes.tolist(), strict=True))
-    assert told["bytes"] == [sizes[p] for p in told["path"]]
-    assert all(0 <= share <= 1 + 1e-9 for share in told["files_per_query"])
+    assert table["bytes"] == [sizes[p] for p in table["path"]]
+    assert all(0 <= share <= 1 + 1e-9 for share in table["files_per_query"])
     worths = [t.worth for t in plan.tasks if t.worth]
     assert len(worths) == len(plan.tasks)
     assert plan.prediction is not None
     now = plan.prediction.worth.before.files
-    assert now == pytest.approx(sum(told["files_per_query"]))
+    assert now == pytest.approx(sum(table["files_per_query"]))
     left = sum(item.files_per_query or 0 for item in plan.left)
     files_of = {
-        task.id: sum(f for f, g in zip(told["files_per_query"], told["group"], strict=True) if g == task.id)
+        task.id: sum(f for f, g in zip(table["files_per_query"], table["group"], strict=True) if g == task.id)
         for task in plan.tasks
     }
     assert now == pytest.approx(left + sum(files_of.values()))
@@ -115,18 +115,18 @@ def test_a_task_is_the_same_whichever_tasks_were_read_before(
 
 
 def test_a_plan_that_was_not_explained_has_rows_too() -> None:
-    snapshot = picture(6)
-    told = make_plan(snapshot, (RANGES,), OPTIONS, Env()).rows().to_pydict()
-    assert len(told["path"]) == 6
-    assert set(told["files_per_query"]) == {None}
+    snapshot = as_snapshot(6)
+    table = make_plan(snapshot, (RANGES,), OPTIONS, Env()).rows().to_pydict()
+    assert len(table["path"]) == 6
+    assert set(table["files_per_query"]) == {None}
 
 
-def picture(blocks: int) -> Snapshot:
+def as_snapshot(blocks: int) -> Snapshot:
     return parse_blocks("\n".join(f"L0 f{i} 1----90 10MB" for i in range(blocks)), parse_key("k:int"))
 
 
 def test_the_error_counts_only_scans_that_report_how_many_files_they_opened() -> None:
-    snapshot = picture(4)
+    snapshot = as_snapshot(4)
     scans = [Scan(i, {}, files_read=n) for i, n in enumerate((4, 4, 5, None))]
     seen = collect("t", scans, source="test")
     assert files_predicted(reads_of(snapshot, seen, 0), scans[:2]) == [4.0, 4.0]
@@ -163,13 +163,13 @@ def test_the_error_of_many_scans_ranks_the_bounds_no_more_often_than_that_of_non
 
     def counted(*given: Any) -> Any:
         ranked.append(1)
-        return asked_of(*given)
+        return key_line_of(*given)
 
-    monkeypatch.setattr("lakekeeper.core.cost.workload_reads.asked_of", counted)
+    monkeypatch.setattr("lakekeeper.core.cost.workload_reads.key_line_of", counted)
     for files_read, expected in ((None, None), (6, 0.0)):
         ranked.clear()
         scans = [Scan(i, {"k": (Span(i, i + 1),)}, ("k",), files_read=files_read) for i in range(2, 82)]
-        plan = explain(picture(6), (RANGES,), collect("t", scans, source="test"))
+        plan = explain(as_snapshot(6), (RANGES,), collect("t", scans, source="test"))
         assert plan.prediction is not None
         assert (plan.prediction.error, len(ranked)) == (expected, 1)
 
@@ -188,7 +188,7 @@ def test_a_file_without_a_range_on_the_curve_changes_no_prediction_of_the_others
     def opened(files: list[list[tuple[int, int]]], ranges: list[tuple[int, int, str]]) -> float:
         lo, hi, ids = (list(column) for column in zip(*ranges, strict=True))
         blocks = files_of(key, files, curve_lo=lo, curve_hi=hi, curve_id=ids)
-        snapshot = replace(draws.picture(blocks, key), boundaries=kept)
+        snapshot = replace(draws.as_snapshot(blocks, key), boundaries=kept)
         with pytest.raises(AdapterError, match="not placed by the key"):
             explain(snapshot, (RANGES,))
         prediction = explain(placed(snapshot), (RANGES,)).prediction

@@ -13,9 +13,9 @@ from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.core.workload.predicates import spans
 from lakekeeper.core.workload.workload import Span
-from tests.core.cost.boxes import picture, workload
+from tests.core.cost.boxes import as_snapshot, workload
 
-_MOMENT = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp()) * 1_000_000
+_TIMESTAMP = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp()) * 1_000_000
 
 
 VALUES: list[tuple[str, Any, Any]] = [
@@ -23,9 +23,9 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("float", "1.5", 1.5),
     ("date", "2026-01-02", (date(2026, 1, 2) - date(1970, 1, 1)).days),
     ("date", 20455, 20455),
-    ("timestamp", "2026-01-02 03:04:05.25", _MOMENT + 250_000),
-    ("timestamp", "2026-01-02T03:04:05Z", _MOMENT),
-    ("timestamp_ntz", "2026-01-02 04:04:05+01:00", _MOMENT),
+    ("timestamp", "2026-01-02 03:04:05.25", _TIMESTAMP + 250_000),
+    ("timestamp", "2026-01-02T03:04:05Z", _TIMESTAMP),
+    ("timestamp_ntz", "2026-01-02 04:04:05+01:00", _TIMESTAMP),
     ("decimal(10,2)", "1.5", Decimal("1.50")),
     (
         "decimal(38,18)",
@@ -83,18 +83,18 @@ def test_other_kinds_are_compared_as_spark_does(kind: str) -> None:
     }
     v = values[kind]
     key = ClusterKey((KeyColumn(("a",), kind, "1"),))
-    snapshot = picture([((v[0], v[1]),), ((v[2], v[3]),)], key)
-    asked = workload({"a": Span(str(v[1]), str(v[1]))}, {"a": Span(str(v[1]), None, after=True)})
-    assert reads_of(snapshot, asked, 1000).share.tolist() == [0.5, 0.5]
+    snapshot = as_snapshot([((v[0], v[1]),), ((v[2], v[3]),)], key)
+    queries = workload({"a": Span(str(v[1]), str(v[1]))}, {"a": Span(str(v[1]), None, after=True)})
+    assert reads_of(snapshot, queries, 1000).share.tolist() == [0.5, 0.5]
 
 
 def test_queries_for_nan_meet_the_blocks_that_hold_it() -> None:
     nan = float("nan")
-    snapshot = picture([((0.0, 1.0),), ((2.0, nan),)], ClusterKey((KeyColumn(("a",), "float", "1"),)))
-    asked = workload(
+    snapshot = as_snapshot([((0.0, 1.0),), ((2.0, nan),)], ClusterKey((KeyColumn(("a",), "float", "1"),)))
+    queries = workload(
         {"a": Span("NaN", "NaN")}, {"a": Span(nan, None)}, {"a": Span("0.5", "NaN", before=True)}
     )
-    assert reads_of(snapshot, asked, 1000).share.tolist() == pytest.approx([1 / 3, 1.0])
+    assert reads_of(snapshot, queries, 1000).share.tolist() == pytest.approx([1 / 3, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_queries_for_nan_meet_the_blocks_that_hold_it() -> None:
 def test_a_bound_outside_the_range_of_the_column_counts_as_no_filter(
     kind: str, lo: Any, hi: Any, bound: Any
 ) -> None:
-    snapshot = picture([((lo, hi),)], ClusterKey((KeyColumn(("a",), kind, "1"),)))
-    asked = workload({"a": Span(None, bound)})
-    assert reads_of(snapshot, asked, 1000).share.tolist() == [1.0]
+    snapshot = as_snapshot([((lo, hi),)], ClusterKey((KeyColumn(("a",), kind, "1"),)))
+    queries = workload({"a": Span(None, bound)})
+    assert reads_of(snapshot, queries, 1000).share.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("kind, ends", [("int", (900, 1156)), ("string", ("1000", "999"))])
 def test_a_long_list_of_numbers_is_read_in_the_order_of_the_column(kind: str, ends: Any) -> None:
     beyond = (2000, 3000) if kind == "int" else ("9990", "9999")
-    snapshot = picture([(ends,), (beyond,)], ClusterKey((KeyColumn(("a",), kind, "1"),)))
+    snapshot = as_snapshot([(ends,), (beyond,)], ClusterKey((KeyColumn(("a",), kind, "1"),)))
     listed = spans("a", *(Span(str(v), str(v)) for v in range(900, 1157)))
-    asked = workload({"a": list(listed.filters["a"])})
-    assert reads_of(snapshot, asked, 1000).share.tolist() == [1.0, 0.0]
+    queries = workload({"a": list(listed.filters["a"])})
+    assert reads_of(snapshot, queries, 1000).share.tolist() == [1.0, 0.0]

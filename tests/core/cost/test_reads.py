@@ -9,11 +9,11 @@ from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.model.blocks import Snapshot, make_blocks
 from lakekeeper.core.workload.workload import Span
-from tests.core.cost.boxes import ONE, one_column, picture, workload
+from tests.core.cost.boxes import ONE, as_snapshot, one_column, workload
 
 
 def test_without_a_workload_a_block_is_read_by_its_share_of_the_data_and_a_range() -> None:
-    snapshot = picture(
+    snapshot = as_snapshot(
         [one_column(0, 99), one_column(0, 99), one_column(100, 199)], ONE, sizes=[100, 100, 200]
     )
     shares = reads_of(snapshot, None, 0).share
@@ -23,7 +23,7 @@ def test_without_a_workload_a_block_is_read_by_its_share_of_the_data_and_a_range
 
 
 def test_without_a_workload_a_query_reads_one_partition() -> None:
-    snapshot = picture([one_column(0, 99)] * 4, ONE, partition=["p", "p", "q", "q"])
+    snapshot = as_snapshot([one_column(0, 99)] * 4, ONE, partition=["p", "p", "q", "q"])
     shares = reads_of(snapshot, None, 0).share
     assert shares == pytest.approx([0.5] * 4)
 

@@ -23,7 +23,7 @@ KEY = ClusterKey((KeyColumn(("k",), "int", "1"),))
 HOUR_MS = 3_600_000
 
 
-def picture(boxes: list[tuple[int, int]], size: int = 128 * MIB, **more: Any) -> Snapshot:
+def as_snapshot(boxes: list[tuple[int, int]], size: int = 128 * MIB, **more: Any) -> Snapshot:
     n = len(boxes)
     lo, hi = zip(*boxes, strict=True)
     columns = {
@@ -43,14 +43,14 @@ def lookups(*values: int, per_hour: int = 60) -> Any:
 
 
 def test_a_merge_of_two_full_files_that_all_queries_read() -> None:
-    asked = lookups(*range(10, 90))
-    scale = scale_of(picture([(0, 99), (0, 99)]), resolve(), 0, asked)
+    queries = lookups(*range(10, 90))
+    scale = scale_of(as_snapshot([(0, 99), (0, 99)]), resolve(), 0, queries)
     found = scale.worth(Groups(np.arange(2), np.array([0, 2]), np.array([2.0])), np.array([256.0 * MIB]))[0]
     one = 4 * MIB + 0.2 * 128 * MIB
     assert astuple(found.before) == pytest.approx((2.0, 256.0 * MIB, 2 * one))
     assert found.after.files == pytest.approx(1.0, abs=0.02)  # sorted: each value is in one of the two
     assert found.work == 5 * 256 * MIB + 2 * 4 * MIB
-    assert found.gain_per_second == pytest.approx(asked.rate(0) * (found.before.cost - found.after.cost))
+    assert found.gain_per_second == pytest.approx(queries.rate(0) * (found.before.cost - found.after.cost))
     assert found.seconds_saved == pytest.approx(found.gain_per_second / 200e6)
     assert found.score == pytest.approx(
         100 * found.gain_per_second * WEEK_S / (found.gain_per_second * WEEK_S + found.work)
@@ -58,9 +58,9 @@ def test_a_merge_of_two_full_files_that_all_queries_read() -> None:
 
 
 def test_packing_small_files_that_do_not_overlap_pays_for_queries_that_read_them_all() -> None:
-    snapshot = picture([(10 * i, 10 * i + 9) for i in range(10)], size=1 * MIB)
-    everyone = collect("t", [Scan(i, {}) for i in range(100)], source="test")
-    scale = scale_of(snapshot, resolve(), 0, everyone)
+    snapshot = as_snapshot([(10 * i, 10 * i + 9) for i in range(10)], size=1 * MIB)
+    unfiltered = collect("t", [Scan(i, {}) for i in range(100)], source="test")
+    scale = scale_of(snapshot, resolve(), 0, unfiltered)
     found = scale.worth(Groups(np.arange(10), np.array([0, 10]), np.array([1.0])), np.array([10.0 * MIB]))[0]
     assert (found.before.files, found.after.files) == pytest.approx((10.0, 1.0))
     assert found.saved.cost == pytest.approx(9 * 4 * MIB)
@@ -68,20 +68,20 @@ def test_packing_small_files_that_do_not_overlap_pays_for_queries_that_read_them
 
 
 def test_merging_large_files_that_do_not_overlap_gains_nothing() -> None:
-    snapshot = picture([(0, 9), (10, 19)])
+    snapshot = as_snapshot([(0, 9), (10, 19)])
     scale = scale_of(snapshot, resolve(), 0, lookups(*range(20)))
     found = scale.worth(Groups(np.arange(2), np.array([0, 2]), np.array([2.0])), np.array([256.0 * MIB]))[0]
     assert (found.score, found.pays_back_seconds) == (0.0, None)
 
 
 def test_deleted_rows_and_their_files_are_part_of_the_cost() -> None:
-    snapshot = picture([(0, 9)] * 2, deleted_rows=[0, 500], delete_bytes=[0, 1000], delete_id=["", "d"])
+    snapshot = as_snapshot([(0, 9)] * 2, deleted_rows=[0, 500], delete_bytes=[0, 1000], delete_id=["", "d"])
     plain, masked = costs(snapshot.blocks, DEFAULTS).tolist()
     assert masked - plain == pytest.approx(4 * MIB + 0.2 * 1000 + 64 * 500)
 
 
 def test_the_whole_table_is_the_sum_of_its_parts() -> None:
-    snapshot = picture([(0, 99)] * 4 + [(100, 199)] * 2)
+    snapshot = as_snapshot([(0, 99)] * 4 + [(100, 199)] * 2)
     scale = scale_of(snapshot, resolve(), 0, lookups(*range(0, 200, 3)))
     groups = Groups(np.arange(6), np.array([0, 4, 6]), np.array([4.0, 2.0]))
     parts = scale.worth(groups, np.array([512.0, 256.0]) * MIB)

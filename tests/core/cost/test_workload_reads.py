@@ -14,7 +14,7 @@ from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.workload.workload import Scan, Span, collect
-from tests.core.cost.boxes import ONE, one_column, picture, workload
+from tests.core.cost.boxes import ONE, as_snapshot, one_column, workload
 from tests.sampling import fewer
 
 
@@ -51,7 +51,7 @@ def test_the_share_of_queries_that_read_a_block_is_that_of_a_plain_count(rng: ra
     for _ in range(rng.randint(1, 15)):
         columns = rng.sample(["a", "b", "elsewhere"], rng.randint(0, 2))
         filters.append({c: [_span(rng) for _ in range(rng.choice([1, 1, 1, 3]))] for c in columns})
-    snapshot = picture(boxes)
+    snapshot = as_snapshot(boxes)
     nulls = snapshot.blocks.null_count
     shares = reads_of(snapshot, workload(*filters), 1000).share
     for j, bounds in enumerate(boxes):
@@ -75,27 +75,27 @@ def test_a_merge_into_one_file_is_read_by_every_query_that_meets_its_union(rng: 
         {c: [s for s in spans if not s.null] or [Span(3, 5)] for c, spans in f.items()} for f in filters
     ]
     members, edges = np.arange(6), np.array([0, 2, 6])
-    asked = workload(*filters)
+    queried = workload(*filters)
     merged = [
         tuple((min(b[c][0] for b in part), max(b[c][1] for b in part)) for c in range(2))
         for part in (boxes[:2], boxes[2:])
     ]
-    expected = reads_of(picture(merged), asked, 1000).share
-    found = reads_of(picture(boxes), asked, 1000).outputs(Groups(members, edges, np.ones(2)))
+    expected = reads_of(as_snapshot(merged), queried, 1000).share
+    found = reads_of(as_snapshot(boxes), queried, 1000).outputs(Groups(members, edges, np.ones(2)))
     assert found.files == pytest.approx(expected)
     assert found.met == pytest.approx(expected)
 
 
 def test_predicted_reads_of_a_sorted_merge_are_those_of_its_outputs() -> None:
     # Eight blocks that each cover 0…799, merged into eight sorted ones of 100 values each.
-    snapshot = picture([one_column(0, 799)] * 8, ONE)
+    snapshot = as_snapshot([one_column(0, 799)] * 8, ONE)
     rng = random.Random(4)
-    asked = []
+    queried = []
     for _ in range(400):
         lo = rng.randrange(800)
-        asked.append({"a": Span(lo, min(lo + rng.choice([0, 20, 150]), 799))})
-    queries = workload(*asked)
-    sorted_run = picture([one_column(100 * i, 100 * i + 99) for i in range(8)], ONE)
+        queried.append({"a": Span(lo, min(lo + rng.choice([0, 20, 150]), 799))})
+    queries = workload(*queried)
+    sorted_run = as_snapshot([one_column(100 * i, 100 * i + 99) for i in range(8)], ONE)
     real = float(reads_of(sorted_run, queries, 1000).share.sum())
     group = Groups(np.arange(8), np.array([0, 8]), np.array([8.0]))
     predicted = float(reads_of(snapshot, queries, 1000).outputs(group).files[0])
@@ -104,13 +104,13 @@ def test_predicted_reads_of_a_sorted_merge_are_those_of_its_outputs() -> None:
 
 
 def test_a_query_for_several_values_reads_a_block_once() -> None:
-    snapshot = picture([one_column(0, 9), one_column(10, 19)], ONE)
+    snapshot = as_snapshot([one_column(0, 9), one_column(10, 19)], ONE)
     queries = workload({"a": [Span(1, 1), Span(3, 3), Span(5, 5)]})
     assert reads_of(snapshot, queries, 1000).share.tolist() == [1.0, 0.0]
 
 
 def test_queries_on_other_columns_read_everything() -> None:
-    snapshot = picture([one_column(0, 9), one_column(10, 19)], ONE)
+    snapshot = as_snapshot([one_column(0, 9), one_column(10, 19)], ONE)
     queries = workload({"other": Span(1, 1)}, {"a": Span(12, 12)})
     assert reads_of(snapshot, queries, 1000).share.tolist() == [0.5, 1.0]
     grouped = reads_of(snapshot, queries, 1000).outputs(
@@ -122,16 +122,16 @@ def test_queries_on_other_columns_read_everything() -> None:
 
 
 def test_a_value_of_another_kind_counts_as_no_filter_and_is_counted() -> None:
-    from lakekeeper.core.cost.workload_reads import Asking
+    from lakekeeper.core.cost.workload_reads import WorkloadReads
 
-    snapshot = picture([one_column(0, 9)], ONE)
+    snapshot = as_snapshot([one_column(0, 9)], ONE)
     reads = reads_of(snapshot, workload({"a": Span("x", "x")}, {"a": Span(30, 30)}), 1000)
-    assert isinstance(reads, Asking)
+    assert isinstance(reads, WorkloadReads)
     assert (reads.unusable, reads.share.tolist()) == (1, [0.5])
 
 
 def test_old_queries_count_half_after_seven_days() -> None:
-    snapshot = picture([one_column(0, 9), one_column(10, 19)], ONE)
+    snapshot = as_snapshot([one_column(0, 9), one_column(10, 19)], ONE)
     now = 70 * DAY_MS
     scans = [Scan(now - 7 * DAY_MS, {"a": (Span(5, 5),)}), Scan(now, {"a": (Span(15, 15),)})]
     shares = reads_of(snapshot, collect("t", scans, source="test"), now).share

@@ -24,10 +24,10 @@ def test_a_sorted_run_appears_as_deep_as_predicted(digits: tuple[int, ...], file
     )  # fmt: skip
     world = World.empty(arrivals)
     world.arrive(0)
-    asked = np.stack(np.unravel_index(keys.ravel()[::7].astype(np.int64), digits), axis=1)
-    met = np.ones((len(asked), files), dtype=np.bool_)
+    points = np.stack(np.unravel_index(keys.ravel()[::7].astype(np.int64), digits), axis=1)
+    met = np.ones((len(points), files), dtype=np.bool_)
     for c in range(len(digits)):
-        met &= (world.low[:, c] <= asked[:, None, c]) & (asked[:, None, c] <= world.high[:, c])
+        met &= (world.low[:, c] <= points[:, None, c]) & (points[:, None, c] <= world.high[:, c])
     predicted = RunLook(world.snapshot()).of(np.array([float(files)]), np.ones(1))[0]
     assert met.sum(axis=1).mean() - 0.3 <= predicted <= 1.5 * met.sum(axis=1).mean()
 

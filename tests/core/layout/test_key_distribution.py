@@ -11,7 +11,7 @@ import pytest
 
 from lakekeeper.core.layout.key_distribution import Line, places
 from lakekeeper.core.layout.snapshot_index import data_line, table_line
-from lakekeeper.testing.draws import Shape, draw_snapshot, picture
+from lakekeeper.testing.draws import Shape, as_snapshot, draw_snapshot
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token
 from tests.core.paper import MB, TARGET, snapshot_of
@@ -93,6 +93,6 @@ def test_ends_of_a_block_without_statistics_of_a_later_column_are_no_points_of_t
     for seed in (1073, 1080, 1110, 1222):
         snapshot = draw_snapshot(random.Random(seed), Shape(most=40, columns=2, partitions=2))
         order = np.random.default_rng(seed).permutation(len(snapshot.blocks))
-        shuffled = picture(snapshot.blocks.take(order.astype(np.intp)), snapshot.key)
+        shuffled = as_snapshot(snapshot.blocks.take(order.astype(np.intp)), snapshot.key)
         one, other = (places(each.blocks, table_line(each)) for each in (snapshot, shuffled))
         assert one.tolist() == other.tolist()

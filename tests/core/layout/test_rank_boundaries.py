@@ -28,7 +28,7 @@ from lakekeeper.core.model.keys import (
     to_json_value,
 )
 from lakekeeper.core.units import Ints
-from lakekeeper.testing.draws import picture
+from lakekeeper.testing.draws import as_snapshot
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import token
 from tests.core.layout.curve_files import HILBERT, even, files_of, key_of
@@ -39,9 +39,9 @@ def test_buckets_equal_a_search_by_hand(kind: str) -> None:
     values = sorted((v for v in SAMPLES[kind] if str(v) != "nan"), key=token)
     chosen = [v for a, v in zip([None, *values], values, strict=False) if token(a) != token(v)][::2]
     kept = Boundaries("k", 0, (kind,), (tuple(to_json_value(v, kind) for v in chosen),))
-    asked = [*SAMPLES[kind], None]
-    by_hand = [0 if v is None else 1 + bisect_right([token(c) for c in chosen], token(v)) for v in asked]
-    assert buckets(kept, 0, pa.array(asked, arrow_type(kind))).tolist() == by_hand
+    requested = [*SAMPLES[kind], None]
+    by_hand = [0 if v is None else 1 + bisect_right([token(c) for c in chosen], token(v)) for v in requested]
+    assert buckets(kept, 0, pa.array(requested, arrow_type(kind))).tolist() == by_hand
 
 
 def test_minus_zero_is_zero_and_nan_comes_last() -> None:
@@ -83,7 +83,7 @@ def test_the_range_of_a_block_covers_all_its_rows(layout: str) -> None:
         own = tuple(rng.choice(kinds) for _ in range(rng.randint(2, 4)))
         key = key_of(layout, *own)
         files = [rows_at_random(rng, own) for _ in range(rng.randint(1, 8))]
-        on_curve = placed(picture(files_of(key, files), key))
+        on_curve = placed(as_snapshot(files_of(key, files), key))
         assert on_curve.boundaries is not None
         for i, rows in enumerate(files):
             at = places(on_curve.boundaries, key, rows)
@@ -102,16 +102,16 @@ def test_a_range_that_was_kept_counts_under_its_own_boundaries_only() -> None:
     blocks = files_of(
         HILBERT, files, curve_lo=[5, 5, -1], curve_hi=[9, 9, -1], curve_id=[kept.id, "0-00000000", ""]
     )
-    on_curve = placed(replace(picture(blocks, HILBERT), boundaries=kept)).blocks
+    on_curve = placed(replace(as_snapshot(blocks, HILBERT), boundaries=kept)).blocks
     assert (on_curve.curve_lo[0], on_curve.curve_hi[0]) == (5, 9)
     assert on_curve.curve_id.tolist() == [0, -1, -1]
     assert on_curve.curve_hi[1] == on_curve.curve_hi[2] > 9
 
 
 def test_placing_again_changes_nothing() -> None:
-    once = placed(picture(files_of(HILBERT, [[(1, 2), (8, 9)], [(4, 4)]]), HILBERT))
+    once = placed(as_snapshot(files_of(HILBERT, [[(1, 2), (8, 9)], [(4, 4)]]), HILBERT))
     assert placed(once) is once
-    linear = picture(files_of(key_of("linear", "int"), [[(1,)]]), key_of("linear", "int"))
+    linear = as_snapshot(files_of(key_of("linear", "int"), [[(1,)]]), key_of("linear", "int"))
     assert placed(linear) is linear
 
 
@@ -130,7 +130,7 @@ def test_depth_on_kept_ranges_is_the_number_of_runs(runs: int) -> None:
     blocks = files_of(
         HILBERT, [[(0, 0), (1, 1)]] * len(lo), curve_lo=lo, curve_hi=hi, curve_id=[kept.id] * len(lo)
     )
-    intervals = rank_blocks(placed(replace(picture(blocks, HILBERT), boundaries=kept)).blocks)
+    intervals = rank_blocks(placed(replace(as_snapshot(blocks, HILBERT), boundaries=kept)).blocks)
     assert depth_curve(intervals).folded.max() == runs
     assert block_depth(depth_curve(intervals), intervals).max() <= 2 * runs
 
@@ -138,7 +138,7 @@ def test_depth_on_kept_ranges_is_the_number_of_runs(runs: int) -> None:
 def test_a_block_without_statistics_covers_everything() -> None:
     blocks = files_of(HILBERT, [[(0, 0), (9, 9)], [(5, 5)]])
     blind = replace(blocks, lo=(blocks.lo[0], pa.array([0, None])), hi=(blocks.hi[0], pa.array([9, None])))
-    intervals = rank_blocks(placed(picture(blind, HILBERT)).blocks)
+    intervals = rank_blocks(placed(as_snapshot(blind, HILBERT)).blocks)
     assert intervals.missing.tolist() == [False, True]
     assert (intervals.lo[1], intervals.hi[1]) == (0, intervals.points - 1)
 

@@ -12,7 +12,7 @@ from lakekeeper.core.layout.single_run import Boxes
 from lakekeeper.core.layout.snapshot_index import order_of
 from lakekeeper.core.model.blocks import Snapshot, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
-from lakekeeper.testing.draws import picture
+from lakekeeper.testing.draws import as_snapshot
 
 Row = tuple[int, ...]
 
@@ -32,7 +32,7 @@ def snapshot_of(files: list[list[Row]]) -> Snapshot:
         "null_count": [[0] * n] * width,
         "exact": [[True] * n] * width,
     }
-    return picture(make_blocks(columns, key), key)
+    return as_snapshot(make_blocks(columns, key), key)
 
 
 def one_run(files: list[list[Row]]) -> bool:

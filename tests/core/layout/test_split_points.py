@@ -77,14 +77,14 @@ def test_times_beyond_pythons_own_years_are_cut_and_shown() -> None:
     """Delta and Iceberg hold timestamps up to the year 294247, and dates as far."""
     key = ClusterKey((KeyColumn(("k",), "timestamp", "1"),))
     lo, hi = [0, 2**61], [2**61, 2**62]
-    moments = [pa.array(side, pa.int64()).cast(pa.timestamp("us", tz="UTC")) for side in (lo, hi)]
+    timestamps = [pa.array(side, pa.int64()).cast(pa.timestamp("us", tz="UTC")) for side in (lo, hi)]
     blocks = make_blocks(
         {
             "path": ["a", "b"],
             "rows": [10, 10],
             "bytes": [10, 10],
-            "lo": [moments[0]],
-            "hi": [moments[1]],
+            "lo": [timestamps[0]],
+            "hi": [timestamps[1]],
             "null_count": [[0, 0]],
             "exact": [[True, True]],
         },

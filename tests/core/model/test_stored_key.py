@@ -45,10 +45,10 @@ def test_a_key_is_found_by_its_fields_whatever_their_current_names(
 def test_a_key_that_was_set_by_hand_is_read_by_its_names(beside: str | None) -> None:
     kept: dict[str, Any] = {KEY_PROPERTY: "a, b"} | ({} if beside is None else {FIELDS_PROPERTY: beside})
 
-    def asked(_: Any) -> str:
+    def fails(_: Any) -> str:
         raise AssertionError("no field is known")
 
-    assert key_of_properties(kept, asked).columns == ("a", "b")
+    assert key_of_properties(kept, fails).columns == ("a", "b")
 
 
 def test_no_key() -> None:

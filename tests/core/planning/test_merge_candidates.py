@@ -36,8 +36,8 @@ def test_chosen_merges_are_due_connected_and_in_bounds_and_no_due_merge_is_left(
     snapshot = draw_snapshot(rng, Shape(most=40, columns=1, kinds=("int",), partitions=2, missing=0.0))
     if not len(snapshot.blocks):
         return
-    born = np.array([BEGAN + rng.randrange(DAY_MS) for _ in range(len(snapshot.blocks))])
-    snapshot = replace(snapshot, blocks=replace(snapshot.blocks, added_at=born))
+    added = np.array([BEGAN + rng.randrange(DAY_MS) for _ in range(len(snapshot.blocks))])
+    snapshot = replace(snapshot, blocks=replace(snapshot.blocks, added_at=added))
     options = resolve({"queries-per-hour": rate, "max-file-group-input-files": rng.choice([4, 2000])})
     now = BEGAN + 2 * DAY_MS
     scale = scale_of(snapshot, options, now)

@@ -29,7 +29,7 @@ from lakekeeper.core.planning.policies.universal import UNIVERSAL, Universal
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.testing.drawing import parse_blocks, print_blocks
-from lakekeeper.testing.draws import DRAWN_MS, MIB, Shape, draw_snapshot, picture
+from lakekeeper.testing.draws import DRAWN_MS, MIB, Shape, as_snapshot, draw_snapshot
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
@@ -130,7 +130,7 @@ def test_shuffling_blocks_changes_nothing(
 ) -> None:
     order = list(range(len(snapshot.blocks)))
     rng.shuffle(order)
-    shuffled = picture(snapshot.blocks.take(np.array(order, np.intp)), snapshot.key)
+    shuffled = as_snapshot(snapshot.blocks.take(np.array(order, np.intp)), snapshot.key)
     assert _content(plan_of(shuffled, chosen, options)) == _content(plan_of(snapshot, chosen, options))
 
 

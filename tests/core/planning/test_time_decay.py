@@ -44,10 +44,10 @@ def aged(seed: int, days: list[float]) -> Snapshot:
     small = np.array([rng.choice([MIB, 8 * MIB, 200 * MIB]) for _ in range(n)], np.int64)
     files = (drawn.blocks.delete_files > 0) & (deleted != 0)
     blocks = replace(drawn.blocks, deleted_rows=deleted, delete_files=files.astype(np.int64), bytes=small)
-    return born(replace(drawn, blocks=blocks), days)
+    return with_ages(replace(drawn, blocks=blocks), days)
 
 
-def born(snapshot: Snapshot, days: list[float]) -> Snapshot:
+def with_ages(snapshot: Snapshot, days: list[float]) -> Snapshot:
     of_each = np.resize(np.array(days), len(snapshot.blocks))
     at = np.where(of_each < 0, 0, NOW - of_each * DAY).astype(np.int64)
     return replace(snapshot, blocks=replace(snapshot.blocks, added_at=at))
@@ -60,7 +60,7 @@ def taken(snapshot: Snapshot, policy: Policy, now: int = NOW) -> set[str]:
 
 def test_the_decay_curve() -> None:
     """Databend gives one point, 5 % at seven days, and the end: all marked rows are cleaned up."""
-    snapshot = born(draw_snapshot(random.Random(3), SHAPE), [0, 3.5, 7, 30, -1])
+    snapshot = with_ages(draw_snapshot(random.Random(3), SHAPE), [0, 3.5, 7, 30, -1])
     young = youth_of(snapshot.blocks, NOW)
     expected = [0.3, (0.3 * 0.05) ** 0.5, 0.05, 0.3 / 6 ** (30 / 7), 0.0]
     ahead = replace(snapshot.blocks, added_at=np.full(len(snapshot.blocks), NOW + DAY))
@@ -82,7 +82,7 @@ def test_an_older_block_is_never_judged_more_leniently(
     seed: int, days: list[tuple[float, float]], unknown: bool, policy: Policy
 ) -> None:
     young = aged(seed, [age for age, _ in days])
-    old = born(young, [-1 if unknown else age + more for age, more in days])
+    old = with_ages(young, [-1 if unknown else age + more for age, more in days])
     assert taken(young, policy) <= taken(old, policy)
 
 
@@ -99,8 +99,8 @@ def test_marked_rows_are_all_removed_eventually(deleted: int, days: int) -> None
         bytes=np.full(n, 100 * MIB),
     )
     snapshot = replace(drawn, blocks=blocks)
-    assert not taken(born(snapshot, [0]), DELETES)
-    assert len(taken(born(snapshot, [days]), DELETES)) == n
+    assert not taken(with_ages(snapshot, [0]), DELETES)
+    assert len(taken(with_ages(snapshot, [days]), DELETES)) == n
 
 
 def test_age_makes_a_difference() -> None:

@@ -55,8 +55,8 @@ def test_a_version_that_was_rolled_back_counts_as_newest_until_then() -> None:
     items = (Version(1, NOW - 240 * H), Version(2, NOW - 216 * H, 1))
     rolled_back = Versions("u", items, (Ref("main", 1),), False, 120 * H)
     assert kept(rolled_back).gone == (2,)  # without a log its own time is all that is known
-    told = kept(moved(rolled_back, (240, 1), (216, 2), (1, 1)))
-    assert told.reasons[2] == Reason.of(Code.CURRENT_RECENTLY, age_ms=120 * H)
+    result = kept(moved(rolled_back, (240, 1), (216, 2), (1, 1)))
+    assert result.reasons[2] == Reason.of(Code.CURRENT_RECENTLY, age_ms=120 * H)
     assert kept(moved(rolled_back, (240, 1), (216, 2), (121, 1))).gone == (2,)
 
 
@@ -64,9 +64,9 @@ def test_a_version_that_was_left_by_a_fast_forward_counts_as_newest_until_then()
     items = (Version(1, NOW - 240 * H), Version(2, NOW - 216 * H, 1), Version(3, NOW - 200 * H, 2))
     forwarded = Versions("u", items, (Ref("main", 3),), False, 120 * H)
     assert kept(forwarded).gone == (1, 2)
-    told = kept(moved(forwarded, (240, 1), (1, 3)))
-    assert told.gone == (2,)  # it was the newest of the branch alone, long ago
-    assert told.reasons[1].code == Code.WITHIN_RETENTION
+    result = kept(moved(forwarded, (240, 1), (1, 3)))
+    assert result.gone == (2,)  # it was the newest of the branch alone, long ago
+    assert result.reasons[1].code == Code.WITHIN_RETENTION
 
 
 def test_a_version_that_was_newest_twice_counts_until_the_last_time() -> None:
@@ -87,35 +87,35 @@ def test_a_log_that_was_cut_or_has_other_times_shortens_nothing() -> None:
 
 
 def test_each_reason_is_given() -> None:
-    told = kept(
+    result = kept(
         line(900, 800, 700, 60, 30, refs=(Ref("t1", 2, branch=False),)), age_ms=48 * H, last=2, named=[3]
     )
-    assert told.reasons == {
+    assert result.reasons == {
         2: Reason.of(Code.TAG, name="t1"),
         3: Reason.of(Code.NAMED_BY_CALLER),
         4: Reason.of(Code.LAST_VERSIONS, versions=2, branch="main"),
         5: Reason.of(Code.NEWEST_VERSION),
     }
-    assert told.gone == (1,)
+    assert result.gone == (1,)
 
 
 def test_a_linear_log_keeps_everything_from_the_oldest_kept_version_on() -> None:
-    told = kept(
+    result = kept(
         line(900, 800, 700, 60, 30, linear=True),
         age_ms=24 * H,
         active={2: Reason.of(Code.READ_BY_RUN, run_id="r1")},
     )
-    assert sorted(told.reasons) == [2, 3, 4, 5]
-    assert told.reasons[2] == Reason.of(Code.READ_BY_RUN, run_id="r1")
-    assert told.reasons[3] == Reason.of(Code.AFTER_KEPT, version=2)
-    assert told.oldest == 2
+    assert sorted(result.reasons) == [2, 3, 4, 5]
+    assert result.reasons[2] == Reason.of(Code.READ_BY_RUN, run_id="r1")
+    assert result.reasons[3] == Reason.of(Code.AFTER_KEPT, version=2)
+    assert result.oldest == 2
 
 
 def test_a_held_version_that_is_unknown_keeps_everything_on_a_linear_log() -> None:
-    told = kept(
+    result = kept(
         replace(line(900, 800, 700, linear=True), items=line(900, 800, 700).items), age_ms=24 * H, named=[0]
     )
-    assert told.gone == ()
+    assert result.gone == ()
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_a_held_version_that_is_unknown_keeps_everything_on_a_linear_log() -> No
 )
 def test_the_retention_in_force(own: int | None, requested: int | None, unsafe: bool, age: int) -> None:
     versions = line(10, min_age_ms=None if own is None else own * H)
-    told = kept(versions, age_ms=None if requested is None else requested * H, allow_unsafe=unsafe)
-    assert told.age_ms == age * H
-    assert told.cutoff_ms == NOW - age * H
+    result = kept(versions, age_ms=None if requested is None else requested * H, allow_unsafe=unsafe)
+    assert result.age_ms == age * H
+    assert result.cutoff_ms == NOW - age * H
 
 
 @pytest.mark.parametrize("own, requested", [(None, 23), (100, 99), (None, 0), (1, 5)])
@@ -168,10 +168,10 @@ def test_incomplete_versions_are_refused(versions: Versions, said: str) -> None:
 def test_a_version_with_an_unknown_or_future_time_is_young(at_ms: int | None) -> None:
     versions = line(900, 800, 700)
     items = (versions.items[0], Version(2, at_ms, 1), versions.items[2])
-    told = kept(replace(versions, items=items), age_ms=24 * H)
-    assert told.reasons[2].code == "time_unknown"
+    result = kept(replace(versions, items=items), age_ms=24 * H)
+    assert result.reasons[2].code == "time_unknown"
     # Its parent may have been the newest until just now.
-    assert (1 in told.reasons) == True  # noqa: E712 - said as the property
+    assert (1 in result.reasons) == True  # noqa: E712 - said as the property
 
 
 def test_branches_have_a_retention_of_their_own() -> None:
@@ -197,9 +197,9 @@ def test_branches_have_a_retention_of_their_own() -> None:
 @pytest.mark.parametrize("linear", [True, False])
 def test_a_stream_holds_the_version_where_it_continues_and_all_later_ones(linear: bool) -> None:
     versions = line(900, 800, 700, 600, 500, linear=linear)
-    told = kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", 3),))])
-    assert sorted(told.reasons) == [3, 4, 5]
-    assert told.reasons[4] == Reason.of(Code.UNREAD_BY_STREAM, checkpoint="/s")
+    result = kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", 3),))])
+    assert sorted(result.reasons) == [3, 4, 5]
+    assert result.reasons[4] == Reason.of(Code.UNREAD_BY_STREAM, checkpoint="/s")
     slower = [Stream("/s", (("", 3),)), Stream("/t", (("", 2),))]
     assert sorted(kept(versions, age_ms=24 * H, streams=slower).reasons) == [2, 3, 4, 5]
 
@@ -244,9 +244,9 @@ def test_a_stream_of_another_table_is_refused_where_the_call_names_it(
 
 def test_refs_expire_with_age() -> None:
     old = Ref("old", 1, branch=False, max_ref_age_ms=100 * H)
-    told = kept(line(900, 700, 10, refs=(old,)), age_ms=24 * H)
-    assert told.expired_refs == ("old",)
-    assert told.gone == (1,)
+    result = kept(line(900, 700, 10, refs=(old,)), age_ms=24 * H)
+    assert result.expired_refs == ("old",)
+    assert result.gone == (1,)
     assert kept(line(900, 700, 10, refs=(replace(old, max_ref_age_ms=901 * H),)), age_ms=24 * H).gone == ()
 
 
@@ -267,16 +267,16 @@ def test_readers_within_the_retention_find_their_version(
 ) -> None:
     ages = sorted(ages, reverse=True)
     versions = line(*ages, linear=linear)
-    told = kept(versions, age_ms=grace * H, last=last, named=named)
+    result = kept(versions, age_ms=grace * H, last=last, named=named)
     newest_at = {
-        max(v.id for v in versions.items if v.at_ms is not None and v.at_ms <= moment)
-        for moment in range(NOW - grace * H + 1, NOW + 1, H // 2)
-        if any(v.at_ms is not None and v.at_ms <= moment for v in versions.items)
+        max(v.id for v in versions.items if v.at_ms is not None and v.at_ms <= instant)
+        for instant in range(NOW - grace * H + 1, NOW + 1, H // 2)
+        if any(v.at_ms is not None and v.at_ms <= instant for v in versions.items)
     }
-    assert newest_at <= set(told.reasons)
-    assert {v.id for v in versions.items[-last:]} <= set(told.reasons)
-    assert named & {v.id for v in versions.items} <= set(told.reasons)
-    assert set(told.gone).isdisjoint(told.reasons)
-    assert set(told.gone) | set(told.reasons) == {v.id for v in versions.items}
+    assert newest_at <= set(result.reasons)
+    assert {v.id for v in versions.items[-last:]} <= set(result.reasons)
+    assert named & {v.id for v in versions.items} <= set(result.reasons)
+    assert set(result.gone).isdisjoint(result.reasons)
+    assert set(result.gone) | set(result.reasons) == {v.id for v in versions.items}
     if linear:
-        assert sorted(told.reasons) == list(range(told.oldest, len(ages) + 1))
+        assert sorted(result.reasons) == list(range(result.oldest, len(ages) + 1))

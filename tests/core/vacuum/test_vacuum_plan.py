@@ -108,10 +108,10 @@ def test_the_brake_weighs_files_that_the_log_does_not_explain_and_refuses_when_u
     with pytest.raises(
         RetentionError,
         match=r"11 files of 110 bytes that the log does not explain would be deleted, 52% of the table's bytes",
-    ) as told:
+    ) as refused:
         brake(planned(*half, stray("/t/x")), 0.5)
-    assert "options={'vacuum.max-share': 1}" in str(told.value)
-    assert "--option vacuum.max-share=1" in str(told.value)
+    assert "options={'vacuum.max-share': 1}" in str(refused.value)
+    assert "--option vacuum.max-share=1" in str(refused.value)
     brake(planned(*half, stray("/t/x")), 1.0)
     brake(planned(*half, replace(stray("/t/metadata/m"), kind="manifest")), 0.5)
     with pytest.raises(RetentionError, match="not known"):

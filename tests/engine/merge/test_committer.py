@@ -197,8 +197,8 @@ def test_a_crash_at_any_phase_leaves_the_table_as_before_or_after(phase: str) ->
     class Crash(BaseException):
         pass
 
-    def observer(told: str, info: Mapping[str, Any]) -> None:
-        if told == phase:
+    def observer(now: str, info: Mapping[str, Any]) -> None:
+        if now == phase:
             raise Crash
 
     scene = groups_apart(3)

@@ -96,11 +96,11 @@ def test_what_was_rewritten_for_a_commit_that_failed_counts(error: Exception) ->
 
 def test_the_log_counts_where_it_has_more_than_this_process_recorded() -> None:
     snapshot = fresh(2).adapter.snapshot()
-    told = np.array([[START - DAY_MS, START - 5, START], [1000, 20, 7]], np.int64)
-    assert spent_bytes(replace(snapshot, rewritten=told), START) == 27
+    summaries = np.array([[START - DAY_MS, START - 5, START], [1000, 20, 7]], np.int64)
+    assert spent_bytes(replace(snapshot, rewritten=summaries), START) == 27
     note_spent(snapshot, START - 1, 300)
-    assert spent_bytes(replace(snapshot, rewritten=told), START) == 300
-    assert spent_bytes(replace(snapshot, rewritten=told), START + DAY_MS) == 0
+    assert spent_bytes(replace(snapshot, rewritten=summaries), START) == 300
+    assert spent_bytes(replace(snapshot, rewritten=summaries), START + DAY_MS) == 0
 
 
 def test_without_a_log_the_blocks_that_we_wrote_count() -> None:
@@ -109,8 +109,8 @@ def test_without_a_log_the_blocks_that_we_wrote_count() -> None:
     scene.run("ranges", options={"depth-threshold": 1})
     made = scene.adapter.snapshot()
     ours = made.blocks.key_id >= 0
-    stranger = replace(made, table_uuid=uuid.uuid4().hex)  # as seen by another process
+    recreated = replace(made, table_uuid=uuid.uuid4().hex)  # as seen by another process
     assert ours.any()
     newest = int(made.blocks.added_at[ours].max())
-    assert spent_bytes(stranger, newest) == int(made.blocks.bytes[ours].sum())
-    assert spent_bytes(stranger, newest + DAY_MS) == 0
+    assert spent_bytes(recreated, newest) == int(made.blocks.bytes[ours].sum())
+    assert spent_bytes(recreated, newest + DAY_MS) == 0

@@ -174,10 +174,10 @@ def test_after_a_lost_race_the_table_is_read_again() -> None:
     scene = half_empty()
     scene.table.leave_dangling()
     scene.adapter.faults.races.extend([lambda: None, rival_tidies(scene)])
-    told: list[str] = []
-    report = merged(scene, observer=lambda phase, _: told.append(phase))
+    phases: list[str] = []
+    report = merged(scene, observer=lambda phase, _: phases.append(phase))
     assert (report.commits, report.conflicts) == (2, 1)
-    assert told[-4:] == ["before_commit", "conflict", "before_commit", "committed"]
+    assert phases[-4:] == ["before_commit", "conflict", "before_commit", "committed"]
     assert scene.table.current.dangling == ()
     assert scene.pauses[-1] == 0.1
 
@@ -281,8 +281,8 @@ def test_a_concurrent_delete_is_applied_to_the_outputs_too(phase: str) -> None:
     scene = half_empty()
     left = [lambda: scene.table.delete("k = 4")]
 
-    def rival(told: str, _: Mapping[str, Any]) -> None:
-        if told == phase and left:
+    def rival(phases: str, _: Mapping[str, Any]) -> None:
+        if phases == phase and left:
             left.pop()()
 
     report = merged(scene, observer=rival)

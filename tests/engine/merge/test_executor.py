@@ -11,7 +11,7 @@ from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.executor import Execution, Failed, Work
-from lakekeeper.engine.state.leases import at_work
+from lakekeeper.engine.state.leases import registered_run
 from lakekeeper.errors import Unsupported
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import groups_apart
@@ -38,7 +38,7 @@ def test_a_failing_group_costs_only_itself() -> None:
 
 def test_files_of_columnar_workers_survive_an_answer_that_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter reads the footers of the files from the store: merged groups were thrown away for one bad answer."""
-    asked: list[str] = []
+    reads: list[str] = []
 
     class Half:
         def __init__(self, adapter: MemoryAdapter) -> None:
@@ -48,8 +48,8 @@ def test_files_of_columnar_workers_survive_an_answer_that_is_cut_off(monkeypatch
             return task
 
         def adopt(self, _: Any, written: Any, task: MergeTask, run_id: str) -> Rewrite:
-            asked.append(task.id)
-            if asked.count(task.id) == 1:
+            reads.append(task.id)
+            if reads.count(task.id) == 1:
                 raise ConnectionError("premature end of the answer")
             return self.adapter.write(written, task, run_id)
 
@@ -65,7 +65,7 @@ def test_files_of_columnar_workers_survive_an_answer_that_is_cut_off(monkeypatch
     before = scene.table.fingerprint()
     report = scene.run()
     assert [group.status for group in report.groups] == ["committed"] * 4
-    assert len(asked) == 8
+    assert len(reads) == 8
     assert scene.table.fingerprint() == before
 
 
@@ -102,7 +102,9 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
     scene.adapter = Silent(scene.table)
     task = replace(scene.plan().tasks[0], live_rows=planned, least_rows=planned or 0)
     events = Events("db.t", "run-1")
-    with at_work(scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40) as registration:
+    with registered_run(
+        scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40
+    ) as registration:
         work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
         with Execution(work, [task], 1) as execution:
             [result] = execution.results()

@@ -27,16 +27,16 @@ class Log:
 
     def __init__(self, *answers: Changes) -> None:
         self.answers = list(answers)
-        self.asked = 0
+        self.looks = 0
 
     def changes_since(self, _: Any) -> Changes:
-        self.asked += 1
+        self.looks += 1
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-def at(*moments: int, layout: bool = False, appends: bool = False) -> Changes:
+def at(*times: int, layout: bool = False, appends: bool = False) -> Changes:
     return Changes(
-        9, tuple(Winner(i, "X", layout=layout, appends=appends, at_ms=ms) for i, ms in enumerate(moments))
+        9, tuple(Winner(i, "X", layout=layout, appends=appends, at_ms=ms) for i, ms in enumerate(times))
     )
 
 
@@ -81,8 +81,8 @@ def test_appends_and_rewrites_cause_no_wait(kind: str) -> None:
 def test_the_wait_for_a_steady_stream_is_bounded() -> None:
     class Stream(Log):
         def changes_since(self, _: Any) -> Changes:
-            self.asked += 1
-            return at(100_000 + 1000 * self.asked)
+            self.looks += 1
+            return at(100_000 + 1000 * self.looks)
 
     assert sum(waited(Stream(at(0)), most=5000)) == 5.0
 
@@ -110,12 +110,12 @@ class Steady(Log):
         self.seen = self.replays = 0
 
     def changes_since(self, _: Any) -> Changes:
-        moments = list(range(self.since, self.time.now_ms + 1, self.period))
-        if len(moments) > self.seen:
+        times = list(range(self.since, self.time.now_ms + 1, self.period))
+        if len(times) > self.seen:
             self.time.now_ms += self.replay if self.seen else self.first
-            self.seen = len(moments)
+            self.seen = len(times)
             self.replays += 1
-        return at(*(moment + self.ahead for moment in moments))
+        return at(*(each + self.ahead for each in times))
 
     def hurts(self) -> bool:
         """Would a commit now conflict with one of the user's statements?"""
@@ -184,14 +184,14 @@ def test_a_rewrite_that_saw_no_statement_of_a_stream_finds_the_gap_too(
 
 def test_one_or_two_deletes_before_a_call_cause_no_wait() -> None:
     """A script that deletes rows and then merges the deletes."""
-    for moments in ((99_900,), (99_000, 99_900)):
-        assert waited(Log(replace(at(), earlier=at(*moments).winners)), window=5000) == []
+    for times in ((99_900,), (99_000, 99_900)):
+        assert waited(Log(replace(at(), earlier=at(*times).winners)), window=5000) == []
 
 
 def test_a_stream_with_occasional_appends_is_still_a_stream() -> None:
     """One INSERT, UPDATE, DELETE or MERGE each second: around an INSERT, deletes are two seconds apart."""
-    moments = (93_000, 94_000, 95_000, 97_000, 98_000, 99_000)
-    stream = replace(at(), earlier=at(*moments).winners)
+    times = (93_000, 94_000, 95_000, 97_000, 98_000, 99_000)
+    stream = replace(at(), earlier=at(*times).winners)
     assert sum(waited(Log(stream), window=5000, now=101_100)) > 0.5
 
 
@@ -236,11 +236,11 @@ def test_a_commit_is_not_delayed_past_the_time_for_retries() -> None:
 @pytest.mark.parametrize("earlier", [True, False], ids=["before the rewrite", "during the rewrite"])
 def test_a_statement_delayed_by_the_cores_of_a_rewrite_is_not_made_to_fail(earlier: bool) -> None:
     """On two cores, the user's next statement ended two seconds after a rewrite of 27 s."""
-    moments = (66_000, 68_000, 70_000)
+    times = (66_000, 68_000, 70_000)
 
     def look(_: Any = None) -> Changes:
         new = (102_000,) if time.now_ms >= 102_000 else ()
-        return replace(at(*new), earlier=at(*moments).winners) if earlier else at(*moments, *new)
+        return replace(at(*new), earlier=at(*times).winners) if earlier else at(*times, *new)
 
     time = Time(100_000)
     quiet = QuietWindow(time.clock, 5000, 10_000, began_ms=73_000 if earlier else 65_000)
@@ -256,11 +256,11 @@ def test_the_wait_for_a_stream_that_ended_during_a_rewrite_is_at_most_three_peri
 @pytest.mark.parametrize("missing", [1, 2], ids=["a statement fails", "a statement also writes a checkpoint"])
 def test_a_stream_that_skips_a_commit_is_still_a_stream(missing: int) -> None:
     """Our last commit made a statement fail, or Delta writes a checkpoint: the next commit is periods later."""
-    moments = [100_000 - 1500 * n for n in range(4, 0, -1)]
-    late = moments[-1] + (1 + missing) * 1500 - 200
+    times = [100_000 - 1500 * n for n in range(4, 0, -1)]
+    late = times[-1] + (1 + missing) * 1500 - 200
     time = Time(100_000)
     quiet = QuietWindow(time.clock, 5000, 10_000)
-    while not quiet.passed(quiet.look(lambda: at(*moments, *([late] if time.now_ms >= late else [])))):
+    while not quiet.passed(quiet.look(lambda: at(*times, *([late] if time.now_ms >= late else [])))):
         pass
     assert late <= time.now_ms <= late + 100
 

@@ -146,7 +146,7 @@ PHASES = ("before_commit", "committed")
 def test_a_crashed_drop(scene: Scene, phase: str) -> None:
     before = rows(scene)
     with pytest.raises(Crash):
-        drop(scene, observer=lambda told, _: crash() if told == phase else None)
+        drop(scene, observer=lambda now, _: crash() if now == phase else None)
     assert [e.state for e in bin_of(scene)] == [PENDING]
     if phase == "before_commit":
         with pytest.raises(Unknown):
@@ -166,7 +166,7 @@ def test_a_vacuum_keeps_the_files_that_a_restore_needs() -> None:
         before = rows(scene)
         if died:
             with pytest.raises(Crash):
-                drop(scene, observer=lambda told, _: crash() if told == "committed" else None)
+                drop(scene, observer=lambda now, _: crash() if now == "committed" else None)
         else:
             drop(scene)
         request = VacuumRequest(resolve({"vacuum.max-share": 1}), age_ms=0, allow_unsafe=True)

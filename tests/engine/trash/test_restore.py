@@ -57,7 +57,7 @@ def test_a_crashed_restore_is_run_again(scene: Scene, phase: str) -> None:
     before = rows(scene)
     drop(scene)
     with pytest.raises(Crash):
-        back(scene, observer=lambda told, _: crash() if told == phase else None)
+        back(scene, observer=lambda now, _: crash() if now == phase else None)
     assert [e.state for e in bin_of(scene)] == [RESTORING]
     done = back(scene)
     assert done.already == (phase == "committed")
@@ -276,7 +276,7 @@ def test_the_history_that_would_show_an_earlier_restore_is_gone(scene: Scene) ->
         scene = two_days(Settings(linear=False))
     drop(scene)
     with pytest.raises(Crash):
-        back(scene, observer=lambda told, _: crash() if told == "before_commit" else None)
+        back(scene, observer=lambda now, _: crash() if now == "before_commit" else None)
     scene.table.append([{"day": 5, "k": 5}])
     scene.table.append([{"day": 5, "k": 6}])
     [entry] = bin_of(scene)

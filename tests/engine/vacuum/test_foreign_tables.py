@@ -20,7 +20,7 @@ class Catalog:
     down: bool = False
     calls: list[tuple[str, ...] | None] = field(default_factory=list)
 
-    def strangers(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+    def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         self.calls.append(None if runs is None else tuple(runs))
         if self.down:
             raise AdapterError("503 Slow Down")

@@ -92,11 +92,11 @@ def test_a_live_run_holds_its_version_although_its_table_is_unknown(
     table.later(30 * DAY)
     note = next(name for name in table.notes if name.startswith("intents/"))
     table.notes[note] = replace(reading, renewed_ms=table.now_ms).to_json()
-    asked: list[str] = []
+    answers: list[str] = []
 
     def down(what: str) -> None:
-        if what == "same_table" and (answer == "errors" or not asked):
-            asked.append(what)
+        if what == "same_table" and (answer == "errors" or not answers):
+            answers.append(what)
             raise AdapterError("503")
 
     if answer == "no":
@@ -110,7 +110,7 @@ def test_a_live_run_holds_its_version_although_its_table_is_unknown(
     else:
         run(table, age_ms=DAY)
     assert 2 in readable(table)
-    assert len(asked) == {"no": 0, "one error": 1, "errors": 3}[answer]
+    assert len(answers) == {"no": 0, "one error": 1, "errors": 3}[answer]
 
 
 class _Clone:
@@ -154,14 +154,14 @@ def test_files_that_a_clone_used_go_once_it_is_dropped(table: MemoryTable, *, tr
 
 def test_a_dry_run_lists_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:
     disk = dict(table.disk)
-    told = run(table, age_ms=DAY, dry_run=True)
+    preview = run(table, age_ms=DAY, dry_run=True)
     assert table.disk == disk
     assert table.notes == {}
-    assert told.plan is not None
+    assert preview.plan is not None
     really = run(table, age_ms=DAY)
-    assert [f.path.removeprefix("mem:/db.t/") for f in told.plan.files] == table.touched.deleted
+    assert [f.path.removeprefix("mem:/db.t/") for f in preview.plan.files] == table.touched.deleted
     assert (
-        told.deleted_bytes_count
+        preview.deleted_bytes_count
         == really.deleted_bytes_count
         == sum(disk[path].bytes for path in table.touched.deleted)
     )
@@ -174,9 +174,9 @@ def test_a_dry_run_counts_the_versions_that_the_real_one_expires(linear: bool) -
     for k in range(3):
         table.append([{"k": k}])
     table.later(30 * DAY)
-    told, really = (run(table, age_ms=DAY, dry_run=dry_run) for dry_run in (True, False))
-    assert told.expired_snapshots_count == really.expired_snapshots_count
-    assert told.status == ("idle" if linear else "planned")
+    preview, really = (run(table, age_ms=DAY, dry_run=dry_run) for dry_run in (True, False))
+    assert preview.expired_snapshots_count == really.expired_snapshots_count
+    assert preview.status == ("idle" if linear else "planned")
 
 
 def test_a_second_vacuum_deletes_nothing_and_no_vacuum_lists_files(table: MemoryTable) -> None:
@@ -435,7 +435,7 @@ def test_slots_of_ended_runs_are_reused() -> None:
         register(notes, "t", intent(table, f"r-{number}", at_ms=number, ended=number != 3), clock)
     late = register(notes, "t", intent(table, "late-1", at_ms=99), clock)
     held = {intent.run_id for intent in registered(notes).values()}
-    assert late.stands()
+    assert late.is_registered()
     assert {"late-1", "r-3"} <= held
     assert "r-0" not in held
 

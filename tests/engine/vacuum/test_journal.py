@@ -29,11 +29,11 @@ def test_the_cursor_of_an_earlier_table_at_this_location_is_ignored(table: Memor
     plain = run(table, age_ms=DAY, dry_run=True)
     table.notes["vacuum/cursor.json"] = '{"through": 4, "uuid": "another"}'
     notes = dict(table.notes)
-    told = run(table, age_ms=DAY, dry_run=True)
+    preview = run(table, age_ms=DAY, dry_run=True)
     assert table.notes == notes
-    assert told.plan is not None
+    assert preview.plan is not None
     assert plain.plan is not None
-    assert told.plan.files == plain.plan.files != ()
+    assert preview.plan.files == plain.plan.files != ()
     assert run(table, age_ms=DAY).deleted_files_count == len(plain.plan.files)
     if table.settings.linear:
         assert table.uuid in table.notes["vacuum/cursor.json"]
@@ -251,9 +251,7 @@ def test_a_vacuum_that_stopped_is_known_to_delete_nothing_more(table: MemoryTabl
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["running", "ended"])
-def test_a_vacuum_that_took_over_the_list_of_another_stands_in_for_it(
-    table: MemoryTable, *, ended: bool
-) -> None:
+def test_a_vacuum_that_took_over_the_list_of_another_replaces_it(table: MemoryTable, *, ended: bool) -> None:
     """The other one may be in the middle of a batch, and is registered no more."""
     theirs = {slot: replace(each, ended=ended) for slot, each in listed(table, "other-1", parts=0).items()}
     ours = records(table)
@@ -264,7 +262,7 @@ def test_a_vacuum_that_took_over_the_list_of_another_stands_in_for_it(
     assert ours_now.deletes(DAY, table.now_ms) is not ended
 
 
-def test_a_vacuum_stands_in_for_another_no_longer_than_that_one_would_have_lasted(table: MemoryTable) -> None:
+def test_a_vacuum_replaces_another_no_longer_than_that_one_would_have_lasted(table: MemoryTable) -> None:
     """A chain of vacuums, each of which met a file that cannot be deleted, refused an undo forever."""
     theirs = listed(table, "other-1", parts=0)
     [first] = theirs.values()

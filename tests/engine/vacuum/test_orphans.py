@@ -13,7 +13,7 @@ from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
-from lakekeeper.engine.state.leases import SLOTS, at_work, register, registered
+from lakekeeper.engine.state.leases import SLOTS, register, registered, registered_run
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable, Settings
@@ -44,10 +44,10 @@ def run(table: MemoryTable, **wanted: Any) -> VacuumReport:
     )
 
 
-def at_work_at(table: MemoryTable, hours: float = 24, run_id: str = "r-1") -> Any:
+def registered_at(table: MemoryTable, hours: float = 24, run_id: str = "r-1") -> Any:
     clock = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None)
     adapter = MemoryAdapter(table)
-    return at_work(adapter, run_id, adapter.snapshot(), clock, int(hours * HOUR_MS))
+    return registered_run(adapter, run_id, adapter.snapshot(), clock, int(hours * HOUR_MS))
 
 
 def test_it_works_where_dead_runs_hold_all_slots(table: MemoryTable) -> None:
@@ -72,7 +72,7 @@ def test_files_that_cannot_be_deleted_do_not_fill_the_slots(table: MemoryTable) 
 
 
 def test_files_of_a_run_that_takes_longer_than_the_grace_are_not_orphans(table: MemoryTable) -> None:
-    with at_work_at(table, hours=200):
+    with registered_at(table, hours=200):
         own = written(table, "r-1")
         table.later(5 * DAY)
         # The timeout of the run applies, not that of this vacuum.
@@ -168,10 +168,10 @@ def test_vacuums_that_fail_repeatedly_do_not_fill_the_slots(table: MemoryTable) 
 
 def test_a_run_that_counted_as_dead_leaves_its_slot_to_the_next(table: MemoryTable) -> None:
     notes = MemoryAdapter(table).notes
-    with at_work_at(table) as late:
+    with registered_at(table) as late:
         table.later(30 * DAY)
         run(table, age_ms=100 * DAY)
-        with at_work_at(table, run_id="other-1"):
+        with registered_at(table, run_id="other-1"):
             late.clean = False
             late.close()
             [there] = registered(notes).values()

@@ -77,14 +77,14 @@ def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, en
     level = snapshot.blocks.level_under(snapshot.key)[at]
     out = np.minimum(np.maximum.reduceat(level, starts) + 1, options.planning.max_level)
     score = weighed.gain / weighed.work
-    born = np.where(found.part & (env.now_ms > 0), field.born_ms(found.members, starts, env.now_ms), 0)
+    added = np.where(found.part & (env.now_ms > 0), field.added_ms(found.members, starts, env.now_ms), 0)
     described = zip(
-        *(column.tolist() for column in (starts, found.edges[1:], out, score, born)),
+        *(column.tolist() for column in (starts, found.edges[1:], out, score, added)),
         _reasons(field, found),
         strict=True,
     )
     return [
-        Merge(at[a:b], o, s, why.plus(_PART) if t else why, born_ms=t) for a, b, o, s, t, why in described
+        Merge(at[a:b], o, s, why.plus(_PART) if t else why, added_ms=t) for a, b, o, s, t, why in described
     ]
 
 

@@ -86,7 +86,7 @@ class Sizes:
         facts = _Facts(blocks.live_bytes.astype(np.float64), factor, _files_worth(blocks, options), full)
         fewest = options.planning.min_input_files
         packs = [part for one in found for part in _packed(facts, one, fewest)]
-        merges, dear = _paying(snapshot, candidates, packs, options, env)
+        merges, costly = _paying(snapshot, candidates, packs, options, env)
         choices: list[Choice] = [
             Merge(
                 candidates[at],
@@ -98,10 +98,10 @@ class Sizes:
             for at in sorted(merges, key=lambda at: -len(at))
         ]
         done = np.zeros(len(blocks), dtype=np.bool_)
-        for at in (*merges, *dear):
+        for at in (*merges, *costly):
             done[at] = True
-        if dear:
-            choices.append(Skip(candidates[np.concatenate(dear)], Reason.of(Code.PACKING_COSTS)))
+        if costly:
+            choices.append(Skip(candidates[np.concatenate(costly)], Reason.of(Code.PACKING_COSTS)))
         if still.any():
             choices.append(Skip(candidates[still], Reason.of(Code.CONSTANT)))
         if (~small & ~still).any():

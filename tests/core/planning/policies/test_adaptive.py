@@ -26,7 +26,7 @@ from tests.core.paper import BEGAN, DAY_MS, HOUR_MS, TARGET, at, inputs, plan_of
 GIB = 1 << 30
 
 
-def asked(*filters: dict[str, Span], per_hour: float = 60, until: float = 100.0) -> Workload:
+def workload_of(*filters: dict[str, Span], per_hour: float = 60, until: float = 100.0) -> Workload:
     """These queries in turn, at an even rate until so many hours after BEGAN."""
     n = max(int(per_hour * 24), len(filters))
     scans = [
@@ -135,7 +135,7 @@ def played(keys: np.ndarray, *, days: float, rounds: int, **options: Any) -> lis
     world.arrive(0)
     total, course = int(world.bytes.sum()), []
     for _ in range(rounds):
-        now = arrivals.moment(0) + int(days * DAY_MS)
+        now = arrivals.time_of(0) + int(days * DAY_MS)
         env = replace(at(0), now_ms=now, parts=world.parts)
         plan = make_plan(world.snapshot(), [ADAPTIVE], resolve(options), env)
         if not plan.tasks:
@@ -162,7 +162,7 @@ def test_a01_the_next_round_takes_what_a_bound_cut_off(files: int) -> None:
 def test_a01_the_plan_says_that_a_bound_cut_it() -> None:
     rows = [(0, 1000, TARGET, 0)] * 300
     plan = plan_of(snapshot_of(rows), at(2))
-    assert all("part_of_merge" in task.reason.codes and task.born_ms == BEGAN for task in plan.tasks)
+    assert all("part_of_merge" in task.reason.codes and task.added_ms == BEGAN for task in plan.tasks)
     assert all(task.input_bytes <= 16 * GIB for task in plan.tasks)
 
 
@@ -186,7 +186,7 @@ def partitioned(days: int, files: int, hours: float = 0) -> Snapshot:
 
 def test_a02_only_the_partition_that_queries_read_is_merged() -> None:
     snapshot = partitioned(300, 24)
-    queries = asked(*({"day": Span("d0299", "d0299"), "k": Span(k, k)} for k in range(0, 1000, 7)))
+    queries = workload_of(*({"day": Span("d0299", "d0299"), "k": Span(k, k)} for k in range(0, 1000, 7)))
     env = at(100, workload=queries)
     plan = explained(plan_of(snapshot, env), snapshot, resolve(), env.now_ms, queries)
     assert [task.partition for task in plan.tasks] == ['{"day": "d0299"}']
@@ -198,9 +198,9 @@ def test_a02_only_the_partition_that_queries_read_is_merged() -> None:
 def test_a03_without_queries_by_the_key_nothing_is_rewritten_and_the_plan_names_a_better_key() -> None:
     rows = [(0, 1000, TARGET, t / 60) for t in range(100)]
     snapshot = snapshot_of(rows)
-    scans = asked({}, per_hour=1000)
+    scans = workload_of({}, per_hour=1000)
     assert plan_of(snapshot, at(100, workload=scans)).tasks == ()
-    other = plan_of(snapshot, at(100, workload=asked({"c": Span(3, 3)}, per_hour=1000)))
+    other = plan_of(snapshot, at(100, workload=workload_of({"c": Span(3, 3)}, per_hour=1000)))
     assert other.tasks == ()
     assert {left.reason: left.blocks for left in other.left} == {
         Reason.of(Code.OTHER_KEY_FILTERED, key="k", column="c", share=1.0): 100
@@ -237,7 +237,7 @@ def test_a09_files_of_a_run_whose_boxes_only_touch_are_left() -> None:
     for commit in range(6):
         world.arrive(commit)
     for hours in (1, 20, 40):
-        now = arrivals.moment(5) + hours * HOUR_MS
+        now = arrivals.time_of(5) + hours * HOUR_MS
         plan = make_plan(world.snapshot(), [ADAPTIVE], resolve(), replace(at(0), now_ms=now))
         assert [len(task.inputs) for task in plan.tasks] == [5]
     alone = replace(
@@ -245,7 +245,7 @@ def test_a09_files_of_a_run_whose_boxes_only_touch_are_left() -> None:
     )
     world = World.empty(alone)
     world.arrive(0)
-    now = alone.moment(0) + 30 * DAY_MS
+    now = alone.time_of(0) + 30 * DAY_MS
     plan = make_plan(world.snapshot(), [ADAPTIVE], resolve(), replace(at(0), now_ms=now))
     assert plan.input_bytes < 0.1 * world.bytes.sum()
 
@@ -254,9 +254,9 @@ def test_a11_files_of_mostly_null_are_merged_for_queries_for_null() -> None:
     rows = [(10 * i, 10 * i + 9, TARGET, 0) for i in range(100)]
     nulls: dict[str, Any] = {"null_count": [[990] * 100]}
     snapshot = snapshot_of(rows, **nulls)
-    by_value = asked(*({"k": Span(k, k)} for k in range(0, 1000, 7)))
+    by_value = workload_of(*({"k": Span(k, k)} for k in range(0, 1000, 7)))
     assert plan_of(snapshot, at(100, workload=by_value)).tasks == ()
-    by_null = asked({"k": Span(null=True)}, per_hour=600)
+    by_null = workload_of({"k": Span(null=True)}, per_hour=600)
     env = at(100, workload=by_null)
     plan = explained(plan_of(snapshot, env), snapshot, resolve(), env.now_ms, by_null)
     assert plan.prediction is not None
@@ -265,7 +265,7 @@ def test_a11_files_of_mostly_null_are_merged_for_queries_for_null() -> None:
 
 def test_a12_partitions_that_no_query_filters_are_judged_by_the_workload() -> None:
     snapshot = partitioned(500, 2)
-    everywhere = asked(*({"k": Span(k, k)} for k in range(0, 1000, 7)))
+    everywhere = workload_of(*({"k": Span(k, k)} for k in range(0, 1000, 7)))
     env = at(100, workload=everywhere)
     plan = explained(plan_of(snapshot, env), snapshot, resolve(), env.now_ms, everywhere)
     assert plan.prediction is not None
@@ -345,6 +345,6 @@ def test_files_that_queries_read_are_merged_first() -> None:
     heaps = [(50_100, 50_900, TARGET, 2), (90_100, 90_900, TARGET, 2)]
     snapshot = snapshot_of([*run, *heaps])
     assert plan_of(snapshot, at(10)).tasks == ()
-    (task,) = plan_of(snapshot, at(10, workload=asked({"k": Span(90_350, 90_350)}, until=10))).tasks
+    (task,) = plan_of(snapshot, at(10, workload=workload_of({"k": Span(90_350, 90_350)}, until=10))).tasks
     assert sorted(task.inputs) == ["m3", "x3"]
-    assert plan_of(snapshot, at(10, workload=asked({"k": Span(10_350, 10_350)}, until=10))).tasks == ()
+    assert plan_of(snapshot, at(10, workload=workload_of({"k": Span(10_350, 10_350)}, until=10))).tasks == ()

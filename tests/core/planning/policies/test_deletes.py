@@ -19,7 +19,7 @@ from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.deletes import DELETES
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Env
-from lakekeeper.testing.draws import MIB, Shape, draw_snapshot, picture
+from lakekeeper.testing.draws import MIB, Shape, as_snapshot, draw_snapshot
 from tests.core.drawn_deletes import with_deletes
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
@@ -154,7 +154,7 @@ def test_without_a_key_neighbours_are_those_that_were_added_one_after_the_other(
         exact=(),
     )
     paths = blocks.path.to_pylist()
-    plan = plan_of(picture(blocks, None), resolve())
+    plan = plan_of(as_snapshot(blocks, None), resolve())
     assert sorted(task.inputs for task in plan.tasks) == sorted(
         [tuple(reversed(paths[:3])), tuple(reversed(paths[4:]))]
     )

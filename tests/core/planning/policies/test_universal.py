@@ -21,7 +21,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.policies.universal import UNIVERSAL, Universal
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick
-from lakekeeper.testing.draws import Shape, draw_snapshot, picture
+from lakekeeper.testing.draws import Shape, as_snapshot, draw_snapshot
 from lakekeeper.testing.lake import Settings
 from tests.core.planning.paimon import Paimon
 from tests.engine.scene import Scene, overlapping, rows
@@ -46,8 +46,8 @@ def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
     for seed in range(part, 120, 2):
         rng = random.Random(seed)
         snapshot = draw_snapshot(rng, CROWDED)
-        born = np.array([rng.choice([0, 100, 200, 900]) for _ in snapshot.blocks], np.int64)
-        snapshot = picture(replace(snapshot.blocks, added_at=born), snapshot.key)
+        added = np.array([rng.choice([0, 100, 200, 900]) for _ in snapshot.blocks], np.int64)
+        snapshot = as_snapshot(replace(snapshot.blocks, added_at=added), snapshot.key)
         resolved = resolve(options)
         every = np.arange(len(snapshot.blocks), dtype=np.intp)
         merges = [
