@@ -96,7 +96,7 @@ def fill(
 ) -> None:
     """365 appends of one file each, and a DELETE of the cancelled flights of each quarter, into each table.
 
-    The tables are written side by side, since a small commit is mostly waiting. ``progress`` hears of each append.
+    The tables are written side by side, since a small commit mostly waits. ``progress`` is called after each append.
     """
     for side in both:
         create(spark, side, year[0].schema)

@@ -65,8 +65,8 @@ class Table:
 
     Keeps the newest snapshot of the metadata, so that a call reads only what was committed since the call before.
 
-    ``backoff`` carries over, from call to call, the partitions in which users are writing. ``origin`` is what the
-    history says of who calls.
+    ``backoff`` carries the partitions in which users are writing from call to call. ``origin`` is the caller as the
+    history records it.
     """
 
     def __init__(

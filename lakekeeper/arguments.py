@@ -23,7 +23,7 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
     "recluster": ("adaptive",),
     "compact": ("sizes",),
     "merge_deletes": ("deletes",),
-    "build_filters": (),  # made for each call: it depends on what the table asks for
+    "build_filters": (),  # created for each call, since it depends on the table's properties
 }
 CHECKPOINTS = "vacuum.streaming-checkpoints"
 

@@ -27,7 +27,7 @@ from lakekeeper_delta.native import Log
 
 THREADS = 8
 _PAGE = 250  # files per call of one thread
-_ENTRIES = 5_000  # of a folder per text
+_ENTRIES = 5_000  # entries of a folder that are transferred as one text
 _STATUS = re.compile(
     r"(.*); isDirectory=(true|false);(?: length=(\d+);)?.* modification_time=(\d+)\b", re.DOTALL
 )

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 LARGE_LOG = 8 << 20
 """Bytes above which a log is not read again for each version."""
-MOST_COMMITS = 100  # since the base
-_MOST_ACTIONS = 100_000  # in them
+MOST_COMMITS = 100  # most commits since the base
+_MOST_ACTIONS = 100_000  # most actions in these commits
 _KEPT_TAILS = 2
 _KEPT_TASKS = 64  # tasks whose AddFiles are cached between read and write; evicted ones are queried again
 _LENGTH = re.compile(r"; isDirectory=false; length=(\d+);")

@@ -33,7 +33,7 @@ class DeltaNotes:
 
     @property
     def readers(self) -> int:
-        """As many as ``NOTE_READERS`` where each read is a request, 1 on a local disk."""
+        """``NOTE_READERS`` where each read is a request, 1 on a local disk."""
         folder, files = self._folder
         return 1 if _scheme(folder, files) == "file" else NOTE_READERS
 

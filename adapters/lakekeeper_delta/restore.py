@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _IDENTITY = "delta.identity.allowExplicitInsert"
 _KEPT_TOKENS = "delta.settransactionretentionduration"
-_VERSION = 1  # of the transaction whose application id is a run id
+_VERSION = 1  # version of the SetTransaction whose application id is a run id
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class Handles:
         return self.joined(cls, values, *getters, *statics)
 
     def joined(self, cls: str, values: Callable[[], Sequence[Any]], *key: Any) -> Any:
-        """As :meth:`record`, of any handles that take an object of the class; ``key`` identifies them."""
+        """Like :meth:`record`, for any handles that take an object of the class; ``key`` identifies them."""
 
         def make() -> Any:
             found = values()
@@ -134,7 +134,7 @@ class Handles:
         return self._jvm.array(self._jvm.view.java.lang.Object, values)
 
     def _joined(self, count: int) -> Any:
-        """A handle that joins so many objects to one text; null becomes an empty text."""
+        """A handle that joins this number of objects to one text; null becomes an empty text."""
         every = f"[L{_OBJECT};"
         joiner = self._jvm.static(GUAVA + "base.Joiner", "on")(_BETWEEN).useForNull("")
         join = self.method(GUAVA + "base.Joiner", "join", _TEXT, every).bindTo(joiner)
@@ -173,7 +173,7 @@ class BulkJvm(Jvm):
         return self.records_by(items, self.handles.record(cls, getters, statics))
 
     def records_by(self, items: Any, function: Any) -> list[list[str]]:
-        """As :meth:`records`, with a function that :meth:`Handles.joined` made."""
+        """Like :meth:`records`, with a function that :meth:`Handles.joined` made."""
         text = str(self._joiner().join(self.collect.Iterables.transform(items, function)))
         return [each.split(_BETWEEN) for each in text.split("\0")] if text else []
 

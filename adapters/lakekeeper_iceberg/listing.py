@@ -45,7 +45,7 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing
 
 
 def list_by_spark(jvm: Iceberg, table: Any, metrics: Sequence[str] = ()) -> Listing:
-    """As :func:`list_files`, for any table, by a Spark job."""
+    """Like :func:`list_files`, for any table, by a Spark job."""
     entries = jvm.metadata_table(table, "ENTRIES")
     file = "data_file"
     position = F.col(f"{file}.content") == 1

@@ -38,7 +38,7 @@ class IcebergNotes:
 
     @cached_property
     def readers(self) -> int:
-        """As many as ``NOTE_READERS`` where each read is a request, 1 on a local disk."""
+        """``NOTE_READERS`` where each read is a request, 1 on a local disk."""
         system = self._hadoop(self._folder)
         return 1 if system and str(system.getUri().getScheme()) == "file" else NOTE_READERS
 

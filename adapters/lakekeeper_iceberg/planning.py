@@ -68,7 +68,7 @@ class Planner:
         return [known[location] for location in locations]
 
     def described(self, table: Any, version: int, locations: Sequence[str]) -> list[Any]:
-        """As :meth:`tasks`, for their files and deletes alone: reading rows by them may skip some."""
+        """Like :meth:`tasks`, for their files and deletes alone: reading rows by them may skip some."""
         if table.snapshot(version).summary().get("total-delete-files") == "0":
             with self._lock:
                 matched = [few for (at, *_), few in self._matched.items() if at == version]

@@ -59,9 +59,8 @@ class Masked:
 def by_file(jvm: Iceberg, hits: DataFrame) -> dict[str, Any]:
     """File → PositionDeleteIndex of the rows in ``hits`` (columns ``file``, ``position``)."""
     grouped = hits.groupBy("file").agg(F.collect_list("position").alias("positions"))
-    rows = (
-        grouped._jdf.toLocalIterator()
-    )  # one partition at a time: boxed numbers are much larger than a bitmap
+    # One partition at a time: boxed numbers are much larger than a bitmap.
+    rows = grouped._jdf.toLocalIterator()
     found: dict[str, Any] = {}
     while rows.hasNext():
         row = rows.next()
@@ -119,9 +118,8 @@ def _position_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
 
 def _partition_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
     """One position delete file per partition; older deletes are kept and still apply."""
-    numbers: dict[
-        int, Any
-    ] = {}  # spec → Java map from partition to group: the text of a partition is not unique
+    # Spec → Java map from partition to group: the text of a partition is not unique.
+    numbers: dict[int, Any] = {}
     groups: list[list[Mask]] = []
     for m in sorted(masks, key=lambda m: m.path):  # a position delete file is sorted by data file path
         spec = int(m.file.specId())

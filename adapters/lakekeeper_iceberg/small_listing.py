@@ -95,7 +95,7 @@ def list_files(jvm: Iceberg, table: Any, metrics: Sequence[str]) -> tuple[pa.Tab
 def list_manifests(
     jvm: Iceberg, table: Any, manifests: Any, metrics: Sequence[str]
 ) -> tuple[pa.Table, pa.Table] | None:
-    """As :func:`list_files`, of some of the table's manifests (a Java or Python list)."""
+    """Like :func:`list_files`, for some of the table's manifests (a Java or Python list)."""
     metadata = table.operations().current()
     if int(metadata.formatVersion()) < 2:
         return None  # sequence numbers say when a file was added

@@ -67,8 +67,8 @@ class _Staged:
 
 _FORMAT = "iceberg"
 _KEPT_RUNS = 16
-_READ_FROM = "metadata file"  # that a snapshot was read from, in its memo
-_LISTED = "listing"  # by which a snapshot is brought up to date, in its memo
+_READ_FROM = "metadata file"  # name in a snapshot's memo: the file that it was read from
+_LISTED = "listing"  # name in a snapshot's memo: the listing from which it is brought up to date
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)

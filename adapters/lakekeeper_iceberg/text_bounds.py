@@ -62,7 +62,7 @@ def _bounds(kind: str, found: ColumnStats, most: int | None) -> Bounds:
 
 
 def _bytes_above(value: bytes, most: int) -> bytes | None:
-    """At most so many bytes that are not below the value; None if there are none."""
+    """An upper bound of at most this number of bytes; None if there is no such bound."""
     if len(value) <= most:
         return value
     start = value[:most].rstrip(b"\xff")
@@ -70,7 +70,7 @@ def _bytes_above(value: bytes, most: int) -> bytes | None:
 
 
 def _text_above(value: str, most: int) -> str | None:
-    """At most so many characters that are not below the value; None if there are none."""
+    """An upper bound of at most this number of characters; None if there is no such bound."""
     if len(value) <= most:
         return value
     start = value[:most].rstrip(chr(_LAST))

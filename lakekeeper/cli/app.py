@@ -490,7 +490,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with separate_stderr(), log, Interrupts(partial(_last_words, as_json=as_json)) as interrupts:
         try:
             code = int(app(given, prog_name="lakekeeper", standalone_mode=False) or 0)
-            # Typer makes 130 of a KeyboardInterrupt; an automatic run returns it after a pass that was only cut short.
+            # Typer turns a KeyboardInterrupt into 130; automatic runs also return 130 if they ended a pass early.
             if code != INTERRUPTED or (interrupts.drained and not interrupts.signal):
                 return code
         except KeyboardInterrupt:
@@ -520,8 +520,8 @@ def _failed(error: Exception, as_json: bool) -> int:
 
 
 def _last_words(stderr: int, *, as_json: bool) -> None:
-    """As :func:`failed`, but from a signal handler: writes to this descriptor, without buffers and locks."""
-    cursor = b"\n\x1b[?25h" if os.isatty(stderr) else b""  # a progress bar hides it
+    """Like :func:`failed`, for a signal handler: writes to the descriptor directly, without buffers or locks."""
+    cursor = b"\n\x1b[?25h" if os.isatty(stderr) else b""  # a progress bar hides the cursor
     os.write(stderr, cursor + f"lakekeeper: {_INTERRUPTED}\n".encode())
     if as_json:
         line = {"error": {"type": "Interrupted", "message": _INTERRUPTED}}
@@ -540,7 +540,7 @@ def _call(
 
 
 def _require_place(option: str, file: Path) -> None:
-    """Raise OptionError unless the file can be made: this takes no Spark, which takes seconds."""
+    """Raise OptionError unless the file can be created. Checked before Spark starts, which takes seconds."""
     if file.is_dir() or not file.parent.is_dir():
         raise OptionError(option, str(file), "a file in a directory that exists")
 

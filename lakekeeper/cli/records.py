@@ -102,7 +102,7 @@ def release(
 
 
 def _chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
-    """The names, as automatic runs have them, of the tables that one of the patterns means."""
+    """The tables that match one of the patterns, by the names that automatic runs give them."""
     return {name for name in names if any(map(TableId.named(name).matches, patterns))}
 
 

@@ -16,14 +16,14 @@ from lakekeeper.errors import OptionError, reason
 
 LOOPBACK = "127.0.0.1"
 _LOG = logging.getLogger("lakekeeper")
-_DIGITS = 9  # of a number in a request or an option, at most
+_DIGITS = 9  # most digits of a number in a request or an option
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Answering(BaseHTTPRequestHandler):
     """Answers a request with one text. Requests are not logged, and answers hide the version of Python."""
 
-    timeout = 10  # a connection is closed after so many seconds without a byte
+    timeout = 10  # seconds without a byte after which a connection is closed
     server_version = "lakekeeper"
     sys_version = ""
 
@@ -43,7 +43,7 @@ class Answering(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """Logs what ends a request, where its base prints a traceback."""
+    """Logs an error that ends a request; its base class would print a traceback."""
 
     daemon_threads = True
 

@@ -27,7 +27,7 @@ def slices(rows: pa.Table, most: int, *, longest: int) -> Iterator[pa.Table]:
 
 
 def fitting(rows: pa.Table, most: int) -> int:
-    """How many of the first rows decode to at most so many bytes of text; at least one."""
+    """The number of first rows whose text decodes to at most ``most`` bytes; at least one."""
     repeated = [column for column in rows.columns if pa.types.is_dictionary(column.type)]
     count: int = rows.num_rows
     if sum(map(_longest, repeated)) * count <= most:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from lakekeeper.columnar.nested import leaves
 from lakekeeper.columnar.values import is_text
 
-_PIECES, _PIECE = 4, 1 << 14  # of the rows of a row group, in their order
+_PIECES, _PIECE = 4, 1 << 14  # pieces sampled from a row group, and the rows of each
 _MOST_DISTINCT = 0.8
 """Share of distinct values in the pieces above which a dictionary does not pay.
 

@@ -18,7 +18,7 @@ from lakekeeper.core.model.file_merge import S3, FileMerge
 
 _TRIES = 10
 _CONNECT_S, _REQUEST_S = 10.0, 60.0
-_REGION = "us-east-1"  # that servers other than Amazon's accept where none is configured
+_REGION = "us-east-1"  # if none is configured: servers other than Amazon's accept it
 
 
 class Files(Protocol):

@@ -33,10 +33,10 @@ from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 _ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
-_BATCH = (64, 16_384)  # rows that are decoded at once where their size is not known
-_ROW = 6_400  # bytes of a row up to which they are not more than a piece
-_MOST_PIECES = 8  # that are read from a store before they are needed
-AHEAD = 128 << 20  # decoded bytes of the row groups that are read from a store before they are needed
+_BATCH = (64, 16_384)  # fewest and most rows that are decoded at once if their size is unknown
+_ROW = 6_400  # assumed bytes of a row of unknown size
+_MOST_PIECES = 8  # pieces that may be read ahead from a store
+AHEAD = 128 << 20  # decoded bytes of the row groups that are read ahead from a store
 
 
 def pack(positions: Longs) -> str:
@@ -60,7 +60,7 @@ class Group:
 
 
 class _Held:
-    """The bytes of rows that are read ahead: they were chosen by the sizes that footers let expect."""
+    """Counts the bytes of rows that are read ahead: they were chosen by sizes estimated from footers."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -68,7 +68,7 @@ class _Held:
         self._lock = Lock()
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Count these rows. Raises Declined if all of them are too many."""
+        """Add these rows to the count. Raises Declined if the count exceeds the limit."""
         with self._lock:
             before, self._bytes = self._bytes, self._bytes + rows.nbytes
         if before and self._bytes > self._most:
@@ -76,7 +76,7 @@ class _Held:
         return rows
 
     def release(self, rows: pa.Table) -> pa.Table:
-        """These rows are no longer ahead."""
+        """Subtract rows that are no longer ahead."""
         with self._lock:
             self._bytes -= rows.nbytes
         return rows
@@ -86,7 +86,7 @@ class Inputs:
     """The opened inputs of one merge. Raises Declined for a file that only Spark may read."""
 
     def __init__(self, merge: FileMerge, files: Files, piece_bytes: int = 100 << 20) -> None:
-        """``piece_bytes``: about the size of the tables in which rows of unknown size are read."""
+        """``piece_bytes``: approximate size of the tables in which rows of unknown size are read."""
         self._merge = merge
         self._piece_bytes = piece_bytes
         self._known: dict[Group, tuple[int, frozenset[int]]] = {}
@@ -178,11 +178,11 @@ class Inputs:
         return range_.may_hold(*ends, nulls=bounds.nulls != 0, nans=nans)
 
     def decoded_bytes(self, group: Group) -> int:
-        """About the bytes of a row group as Arrow arrays."""
+        """The approximate size of a row group as Arrow arrays, in bytes."""
         return self.sizes(group)[0]
 
     def sizes(self, group: Group) -> tuple[int, frozenset[int]]:
-        """The bytes of a row group as Arrow arrays, and the columns of which they are not sure."""
+        """The bytes of a row group as Arrow arrays, and the columns whose share of them is only an estimate."""
         found = self._known.get(group)
         if found is None:
             footer = self._files[group.file].footer.row_group(group.group)
@@ -265,7 +265,7 @@ class Inputs:
             whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
             batches = file.batches(group.group, list(unsure.values()), batch_rows)
             last = 0
-            for batch in batches:  # of at most so many rows
+            for batch in batches:
                 held.append(batch)
                 size += batch.nbytes
                 last += batch.num_rows

@@ -33,12 +33,12 @@ from lakekeeper.core.model.keys import from_json_values
 MEMORY_BYTES = 800 << 20
 """Bytes of decoded rows that a task holds at once. Its peak is about twice as much: the order, and one row group."""
 REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
-TASKS = 2.0  # that read a row group, on average; each further one costs as much as a third of the merge
+TASKS = 2.0  # tasks that read a row group, on average; each further one costs as much as a third of the merge
 SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
-_MORE = 1.5  # share of the memory that rows may take which are expected to fit into it
+_MORE = 1.5  # share of the memory that rows may take if they were expected to fit into it
 _TOO_MANY = "more rows of about the same key than fit in memory"
 _SAMPLED = 24  # row groups from which cuts are taken
-_SAMPLE = 4_096  # values of each
+_SAMPLE = 4_096  # values sampled from each
 _SAMPLE_BYTES = 1 << 20
 _SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
@@ -48,7 +48,7 @@ def merge(
 ) -> list[WrittenFile]:
     """Merge one range of the task into new files. ``scratch`` is a local folder for temporary files.
 
-    ``files`` reaches the inputs and outputs; by default it is what the task's store says.
+    ``files`` opens the inputs and creates the outputs; by default, those of the task's store.
 
     Raises Declined, with no file left, where the result might differ from Spark's. OSError and Arrow's errors are
     passed through, with no file left either.
@@ -59,7 +59,7 @@ def merge(
 def merge_range(
     task: FileMerge, part: int = 0, *, scratch: str | None = None, files: Files | None = None
 ) -> tuple[list[Range], list[WrittenFile]]:
-    """As :func:`merge`; with all ranges of the task as this part found them, which each part must find alike."""
+    """Like :func:`merge`, and returns all ranges of the task too: every part must have computed the same ones."""
     files = files or files_of(task)
     inputs = Inputs(task, files, MEMORY_BYTES // 8)
     try:

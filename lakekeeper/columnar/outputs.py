@@ -92,16 +92,15 @@ class Outputs:
     def _remove(self) -> None:
         paths = [file.path for file in self.files]
         if self._file is not None:
-            with suppress(
-                OSError
-            ):  # of a disk that is full, or a store that no longer answers: the first error says
+            # Closing fails too if the disk is full or the store no longer answers; the first error is raised.
+            with suppress(OSError):
                 self._file.sink.close()
             paths.append(self._file.path)
         for path in paths:
             self._files.remove(path)
 
     def expect(self, rows: int) -> None:
-        """About so many rows are still to come."""
+        """Set the approximate number of rows still to be written."""
         self._left = rows
 
     def wanted(self) -> int:

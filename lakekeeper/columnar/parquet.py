@@ -215,7 +215,7 @@ class ParquetFile:
         return found
 
     def batches(self, group: int, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """All rows of these top-level columns of a row group, decoded by so many at once."""
+        """All rows of these top-level columns of a row group, in batches of ``rows``."""
         found: Iterator[pa.RecordBatch] = self._file(self.footer).iter_batches(
             rows, row_groups=[group], columns=list(names), use_threads=False
         )

@@ -68,7 +68,7 @@ def _text(chunk: pq.ColumnChunkMetaData, count: int, beside: int) -> Size:
 
 
 def _length(chunk: pq.ColumnChunkMetaData) -> int:
-    """Bytes of a text, as short as the shorter bound: one text that is longer than the others says little of them."""
+    """Estimated bytes of a text: the length of the shorter bound, since one long text says little about the others."""
     found = chunk.statistics if chunk.is_stats_set else None
     if found is None or not found.has_min_max:
         return _LONG if found is not None and found.num_values else 0

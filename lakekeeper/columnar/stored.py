@@ -28,7 +28,7 @@ def stored_alike(one: ParquetFile, other: ParquetFile) -> bool:
 
 
 def is_modern(file: ParquetFile) -> bool:
-    """Whether a Spark wrote the file whose dates are of the proleptic Gregorian calendar."""
+    """Whether a version of Spark that uses the proleptic Gregorian calendar wrote the file."""
     found: dict[bytes, Any] = file.footer.metadata or {}
     version = found.get(_SPARK)
     if version is None or any(flag in found for flag in _LEGACY):

@@ -22,7 +22,7 @@ SHORT_DECIMAL = 18
 # Calendars differ before these: a reader may return another time than the file holds, depending on the writer of the
 # file and on the session's settings.
 _FIRST_SURE_DAY = -25_567  # 1900-01-01
-_FIRST_SURE_MICROS = (_FIRST_SURE_DAY + 1) * 86_400_000_000  # in any zone
+_FIRST_SURE_MICROS = (_FIRST_SURE_DAY + 1) * 86_400_000_000  # by then it is that day in any zone
 
 
 class Declined(Exception):

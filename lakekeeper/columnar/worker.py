@@ -16,9 +16,9 @@ DECLINED, RANGES = "declined: ", "ranges: "
 
 
 def merge_part(task: str, part: int) -> list[str]:
-    """The ranges of the merge after :data:`RANGES`, then the written files of one of them, each as JSON.
+    """Merge one part: the ranges of the merge after :data:`RANGES`, then each file written for this part as JSON.
 
-    Or one text that begins with :data:`DECLINED`, and no file.
+    If the merge is declined, no file is left, and the result is one text that begins with :data:`DECLINED`.
 
     Scratch files are written to the executor's local folders, which Spark names in the environment. An error of a store
     declines the merge, since each request has been repeated; one of a local disk fails the task, which Spark repeats.

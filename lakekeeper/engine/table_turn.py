@@ -193,9 +193,8 @@ class TableTurn:
             raise
         self.due[task.verb] = report
         plan = report.plan
-        if (
-            not report.groups and task.verb != "merge_deletes"
-        ):  # which also removes delete files without effect
+        # merge_deletes has work without groups too: it removes delete files without effect.
+        if not report.groups and task.verb != "merge_deletes":
             return skipped(task, merged([report])[1])
         if plan is None:
             return task
@@ -288,7 +287,7 @@ class TableTurn:
         return replace(heavy.merge(task, budget, observer), plan=self.due[task.verb].plan)
 
     def _spend(self, verb: str, spending: Spending) -> None:
-        """Charge the table with what a verb rewrote; a call that raised has no report, but was heard."""
+        """Charge the table with what a verb rewrote; a call that raised has no report, but its phases were observed."""
         report = self.reports.get(verb)
         spent = max(spending.bytes, report.attempted_bytes_count if report else 0)
         self.spent_bytes[verb] = spent

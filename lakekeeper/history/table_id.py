@@ -53,7 +53,7 @@ class TableId:
 
 
 def absolute(path: str) -> str:
-    """A path as the history has it: absolute, without ``file:``, and without ``..`` and repeated slashes."""
+    """A path in the form of the history: absolute, without ``file:``, and without ``..`` and repeated slashes."""
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme:
         return os.path.abspath(path)  # noqa: PTH100 - resolves no links, as Hadoop does not

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SHORTEST = 6  # characters of a secret; a shorter one may occur in any text
-_PATIENCE_MS = 2_000  # until the listeners have seen the last task
+_PATIENCE_MS = 2_000  # longest wait until the listeners have seen the last task
 
 
 def secrets(spark: SparkSession) -> tuple[str, ...]:

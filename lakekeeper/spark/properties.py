@@ -32,9 +32,8 @@ def entries(text: str) -> Iterator[tuple[int, str, str]]:
     """(number of its first line, key, value) of each entry; values are trimmed, as in Spark."""
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
-        key, rest = (
-            (match[1], line[match.end() :]) if match else ("", line)
-        )  # a line may begin with a separator
+        # A line may begin with a separator.
+        key, rest = (match[1], line[match.end() :]) if match else ("", line)
         yield number, _unescaped(key), _unescaped(rest).strip()
 
 

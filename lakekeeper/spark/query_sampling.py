@@ -45,7 +45,7 @@ class Sampling:
         return min(max(wanted, _RAREST), 1.0)
 
     def weight(self, seconds: float) -> float:
-        """As how many queries one that took ``seconds`` counts; 0.0: it is not read."""
+        """The number of queries that one of ``seconds`` represents; 0.0: it is not read."""
         chance = self.chance
         self.queries += 1
         self.queries_s += seconds

@@ -89,9 +89,8 @@ def local_session(
     named = catalog_confs(catalogs or {}, warehouse)
     running = _running()
     if warehouse is not None:
-        warehouse.mkdir(
-            parents=True, exist_ok=True
-        )  # a catalog in a file of this directory does not create it
+        # A catalog in a file of this directory does not create it.
+        warehouse.mkdir(parents=True, exist_ok=True)
     if running:
         return _take_over(named | dict(conf or {}))
     prepare_environment()

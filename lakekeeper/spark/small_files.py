@@ -31,8 +31,8 @@ AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _HDFS = ("hdfs", "viewfs")
 RENAMING = ("file", *_HDFS)
 """Schemes whose files are visible while they are written, and are renamed in one step."""
-_WITH_FOLDERS = ("abfs", "abfss")  # in accounts with a hierarchical namespace
-_ACLS = "fs.capability.paths.acls"  # which ABFS has in these accounts alone
+_WITH_FOLDERS = ("abfs", "abfss")  # schemes that have folders, in accounts with a hierarchical namespace
+_ACLS = "fs.capability.paths.acls"  # a capability that ABFS has in these accounts alone
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 _LOOKS = 3
 

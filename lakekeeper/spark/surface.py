@@ -59,9 +59,8 @@ def missing_members(jvm: Jvm, surface: Surface) -> list[str]:
 
 def _members(jvm: Jvm, name: str) -> set[str] | None:
     """The members of a class, including inherited ones; None if the class cannot be loaded."""
-    text = (
-        jvm.view.org.apache.commons.lang3.ArrayUtils.toString
-    )  # py4j does not find the one of java.util.Arrays
+    # py4j does not find the one of java.util.Arrays.
+    text = jvm.view.org.apache.commons.lang3.ArrayUtils.toString
     try:
         kind = jvm.view.org.apache.spark.util.Utils.classForName(name, False, False)
     except Exception:  # ClassNotFoundException, or NoClassDefFoundError for a class that it needs

@@ -13,7 +13,7 @@ from lakekeeper.testing.predicate import Predicate
 from lakekeeper.testing.values import Statistics
 from lakekeeper.testing.versions import Column, DataFile, Entry, Version, of_columns
 
-_DELETE_BYTES = 8  # of a deletion vector, for each position in it
+_DELETE_BYTES = 8  # bytes of a deletion vector per position
 
 
 def may_match(means: Predicate, file: DataFile, at: Version) -> bool:

@@ -25,7 +25,7 @@ Token = tuple[int, Any]
 
 NULL: Token = (0, 0)
 _NAN: Token = (2, 0)
-_LAST_MICROSECOND = dt.timedelta(microseconds=999)  # of a millisecond
+_LAST_MICROSECOND = dt.timedelta(microseconds=999)  # offset of the last microsecond of a millisecond
 
 
 def token(value: Any) -> Token:

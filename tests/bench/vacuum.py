@@ -238,9 +238,8 @@ class IcebergBench:
         call = f"CALL ice.system.expire_snapshots({given})"
 
         def act() -> object:
-            self.spark.sql(
-                f"REFRESH TABLE {self.name}"
-            )  # the session caches it from before the other commits
+            # The session caches it from before the other commits.
+            self.spark.sql(f"REFRESH TABLE {self.name}")
             return self.spark.sql(call).collect()
 
         return {"expire_snapshots": act}

@@ -24,9 +24,8 @@ def test_a_tag_and_a_commit_are_refused_before_any_write(
 ) -> None:
     table = filled(Scene(spark, main))
     tag, commit = nessie.branch(f"v1_{table.name}", kind="TAG"), nessie.hash()
-    table.run(
-        "DELETE FROM {t} WHERE id = 30"
-    )  # Iceberg takes a name with the newest commit for that of the branch
+    # Iceberg takes a name with the newest commit for that of the branch.
+    table.run("DELETE FROM {t} WHERE id = 30")
     by_ref = f"{add_nessie(spark, nessie, home, ref=tag)}.{ICEBERG}.{table.name}"
     files = stored(table)
     for name in (at(table, tag), at(table, f"main#{commit}"), by_ref):

@@ -377,9 +377,8 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
     again = run("delete", table, "--where", "id < 100 AND id % 2 = 0", "--yes")
     assert (again.code, "no row matches; nothing was committed" in again.out) == (0, True)
     assert spark.table(table).count() == 250
-    masked = (
-        lk.table(spark, table).blocks().where("deleted_rows > 0").count()
-    )  # or the delete rewrote the files
+    # 0 if the delete rewrote the files.
+    masked = lk.table(spark, table).blocks().where("deleted_rows > 0").count()
     done = run("merge-deletes", table, "--json")
     assert (done.code, done.json["rewritten_data_files_count"]) == (0, masked)
     assert spark.table(table).count() == 250

@@ -54,9 +54,8 @@ def test_a_commit_that_added_only_merged_blocks_is_ours() -> None:
     commits = np.array([10, 20, 30, 40], np.int64)
     # 30 is ours; a writer's block was added at 20 too; 40 only deleted rows
     assert without_ours(commits, blocks).tolist() == [10, 20, 40]
-    late = replace(
-        blocks, added_at=blocks.added_at + 100
-    )  # the clocks differ, so no commit is known to be ours
+    # The clocks differ, so no commit is known to be ours.
+    late = replace(blocks, added_at=blocks.added_at + 100)
     assert without_ours(commits, late).tolist() == commits.tolist()
 
 

@@ -148,9 +148,8 @@ def test_a_catalog_of_the_user_keeps_its_name(spark: SparkSession, confs: Runtim
     confs.set("spark.sql.catalog.lakekeeper", "org.example.Catalog")
     with pytest.raises(OptionError, match=r"spark\.sql\.catalog\.lakekeeper is set"):
         lk.install(spark)
-    with pytest.raises(
-        Exception, match=r"org\.example\.Catalog"
-    ):  # Spark's own error: the procedure may be the catalog's
+    # Spark's own error: the procedure may be the catalog's.
+    with pytest.raises(Exception, match=r"org\.example\.Catalog"):
         lk.sql(spark, "CALL lakekeeper.system.rewrite_data_files('t')")
 
 

@@ -102,9 +102,8 @@ def test_a_group_larger_than_a_task_is_cut_at_bounds_from_the_statistics(lake: L
     size = table.plan().input_bytes
     report = table.recluster(observer=phases, options={"single-task-bytes": size // 3})
     stages, _ = stages_of_group(lake.spark, phases.run_id)
-    assert (
-        sum(s.input_rows for s in stages if s.input_rows >= 100) == 1800
-    )  # once, not a second time for sampling
+    # Once, not a second time for sampling.
+    assert sum(s.input_rows for s in stages if s.input_rows >= 100) == 1800
     assert sum(s.shuffle_written for s in stages) == 1800
     assert report.added_data_files_count >= 3
     shares = [r.rows for r in table.blocks().collect()]

@@ -29,9 +29,8 @@ def agree(row: dict[str, Any], report: Any) -> None:
     plain = report.to_dict()
     shared = (row.keys() & plain.keys()) - LOGGED - {"reason"}
     assert len(shared) >= 3
-    sized = {
-        name for name in shared if name.endswith("bytes_count")
-    }  # two tables differ by a few footer bytes
+    # Two tables differ by a few footer bytes.
+    sized = {name for name in shared if name.endswith("bytes_count")}
     assert {n: row[n] for n in shared - sized} == {n: plain[n] for n in shared - sized}
     for name in sized:
         assert row[name] == pytest.approx(plain[name], rel=0.05)

@@ -146,9 +146,8 @@ def test_a_stream_that_has_caught_up_keeps_only_the_newest_version(stream: Strea
     stream.run()
     vacuum(stream, stream.checkpoint)
     left = stream.lake.on_disk(stream.name)
-    assert (
-        len(left) == 1 or stream.lake.iceberg
-    )  # Iceberg's offset stays at the last snapshot that added rows
+    # Iceberg's offset stays at the last snapshot that added rows.
+    assert len(left) == 1 or stream.lake.iceberg
     append(stream, 3)
     stream.run()
     assert stream.ids() == list(range(4 * ROWS))

@@ -66,9 +66,8 @@ def _contents(spark: SparkSession, name: str) -> Any:
 def test_a_killed_application_loses_nothing_and_the_next_pass_does_its_work(
     spark: SparkSession, names: list[str], tmp_path: Path
 ) -> None:
-    settings = service_settings(
-        spark, names, _VERBS, "1s"
-    )  # a failed task waits a second, and a pass takes longer
+    # A failed task waits a second, and a pass takes longer.
+    settings = service_settings(spark, names, _VERBS, "1s")
     killing = Killing()
     with heavy_lane(spark, settings) as lane:
         assert isinstance(lane, Lane)

@@ -36,9 +36,8 @@ def test_truncated_bounds_are_wide_and_not_exact(scene: Scene) -> None:
     assert (block.lo, block.exact) == (("a",), (False,))
     assert long <= block.hi[0] == "b" * 15 + "c"
     scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('write.metadata.metrics.column.s' = 'full')")
-    assert [b.exact for b in scene.adapter().snapshot(["s"]).blocks] == [
-        (False,)
-    ]  # the file was written before
+    # The file was written before.
+    assert [b.exact for b in scene.adapter().snapshot(["s"]).blocks] == [(False,)]
     recluster(scene, ("s",))
     (block,) = scene.adapter().snapshot(["s"]).blocks
     assert (block.lo, block.hi, block.exact) == (("a",), (long,), (True,))

@@ -90,9 +90,8 @@ def test_a_replay_leaves_nothing_staged(table: Scene, lands: bool) -> None:
             table.run("DELETE FROM {t} WHERE v IN ('v3', 'v23', 'v43')")
 
     report = lk.table(table.spark, table.sql).recluster("k", observer=race, options=options)
-    masked = (
-        int(table.java().operations().current().formatVersion()) > 1
-    )  # otherwise the DELETE rewrites all files
+    # Otherwise the DELETE rewrites all files.
+    masked = int(table.java().operations().current().formatVersion()) > 1
     assert [group.status for group in report.groups] == ["committed" if lands and masked else "dropped"]
     assert held(table.spark) == before
 

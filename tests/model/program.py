@@ -430,9 +430,8 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_rewrite, "wait", _wait_inline),
         patch.object(engine_replay, "ThreadPoolExecutor", _Pool),
         patch.object(engine_maintain, "uuid", Names),
-        patch.object(
-            engine_maintain, "note_spent", lambda *_args: None
-        ),  # each program is a process of its own
+        # Each program is a process of its own.
+        patch.object(engine_maintain, "note_spent", lambda *_args: None),
         patch.object(engine_delete, "uuid", Names),
         patch.object(engine_sweep, "uuid", Names),
         patch.object(engine_removal, "ThreadPoolExecutor", _Pool),

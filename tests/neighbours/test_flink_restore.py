@@ -89,9 +89,8 @@ def test_a_killed_job_is_restored(
     what = f"all four sinks killed between checkpoint and commit, {by}, restored"
     with beside.tried(f"Flink {installation.FLINK}", "Iceberg", what) as row:
         job = sinks.job(tmp_path / "flink", sqlite, warehouse, database, ROWS, PER_SECOND)
-        job.settings = {
-            "execution.checkpointing.interval": "10 s"
-        }  # the catalog is locked between two checkpoints
+        # The catalog is locked between two checkpoints.
+        job.settings = {"execution.checkpointing.interval": "10 s"}
         jobs.append(job.start())
         names = [f"ice.{database}.{sink.name}" for sink in sinks.SINKS]
         newest = killed_before_it_commits(

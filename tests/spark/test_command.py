@@ -44,9 +44,8 @@ def run(tmp_path: Path, catalog: str, quick_confs: dict[str, str]) -> Run:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=given, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
         lines = done.stdout.splitlines()
-        if (
-            "--packages" in command
-        ):  # spark-submit of Spark 3.5 logs to stdout itself, before the program starts
+        # spark-submit of Spark 3.5 logs to stdout itself, before the program starts.
+        if "--packages" in command:
             lines = [line for line in lines if not line.startswith(":: loading settings ::")]
         assert len(lines) == 1, done.stdout
         found: dict[str, Any] = json.loads(lines[0])

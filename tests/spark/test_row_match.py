@@ -84,9 +84,8 @@ def test_wide_columns_are_read_only_if_the_others_do_not_decide(spark: SparkSess
     """The same numbers with other texts: the numbers alone would match the wrong rows."""
     made = "struct(cast(id % 4 AS int) AS n, concat('v', id % 8) AS v) AS row, 'f' AS file, id AS position"
     written = spark.sql(f"SELECT {made} FROM range(16)")
-    one_text = written.where("position in (1, 9)").select(
-        "row"
-    )  # n = 1 lives at 1, 5, 9 and 13, v1 at 1 and 9
+    # n = 1 lives at 1, 5, 9 and 13, v1 at 1 and 9.
+    one_text = written.where("position in (1, 9)").select("row")
     assert places(spark, one_text, written) == ([("f", 1), ("f", 9)], 2, 2)
     all_of_it = written.where("position % 4 = 1").select("row")
     assert places(spark, all_of_it, written) == ([("f", n) for n in (1, 5, 9, 13)], 4, 4)

@@ -74,9 +74,8 @@ def test_a_running_session_is_taken_over(spark: SparkSession, tmp_path: Path) ->
         catalogs={"late": f"hadoop:{tmp_path}"}, conf={"spark.lakekeeper.session-test": "1"}
     )
     assert taken.conf.get("spark.lakekeeper.session-test") == "1"
-    taken.conf.unset(
-        "spark.lakekeeper.session-test"
-    )  # not a lakekeeper option: every later call would refuse it
+    # Not a lakekeeper option: every later call would refuse it.
+    taken.conf.unset("spark.lakekeeper.session-test")
     taken.sql("CREATE TABLE late.db.t (id BIGINT) USING iceberg")
     assert (tmp_path / "db" / "t" / "metadata").is_dir()
     with pytest.raises(OptionError, match=r"spark\.driver\.memory"):

@@ -84,9 +84,8 @@ class _GcsCalls(Relay):
         if upload in self.server.ended:
             return self.server.ended[upload]
         if upload and not body and self.headers.get("Content-Range", "*/0")[-3:] != "*/0":
-            return Answer(
-                308, (), b""
-            )  # how much has arrived: nothing; the emulator would end the upload as empty
+            # Nothing has arrived yet; the emulator would complete the upload as empty.
+            return Answer(308, (), b"")
         wanted = self.server.expected.get(upload) or query.get(_MATCH, [""])[0]
         if not wanted or call.verb not in ("put", "copy", "move", "delete"):
             return None

@@ -63,7 +63,7 @@ class FileOptions:
     )
 
     def fullness(self, rows: Ints | Floats, live_bytes: Ints | Floats, row_slack: float = 1.0) -> Floats:
-        """How many full output files so many rows and bytes make, by whichever bound is reached first."""
+        """The number of full output files that these rows and bytes make, by whichever bound is reached first."""
         by_bytes = np.asarray(live_bytes / self.target_bytes, dtype=np.float64)
         return by_bytes if self.max_rows is None else np.maximum(by_bytes, rows / (row_slack * self.max_rows))
 

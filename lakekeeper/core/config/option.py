@@ -36,9 +36,8 @@ _TIME_UNITS: dict[str, tuple[int | None, str]] = {
 }
 """Units of options that are times → what a number without a unit counts, in ms and as a word."""
 _NONE = "none"
-_LARGEST = (
-    1 << 60
-)  # of options without an upper bound: beyond any table, and within the integers of numpy and Java
+# The upper bound of options that declare none: beyond any table, and within the integers of numpy and Java.
+_LARGEST = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from lakekeeper.errors import OptionError
 CANDIDATES = 4
 """The number of columns that are considered: as many as one key can have."""
 
-_BETTER = 0.1  # of the cost of a query: a smaller gain is within the error of the prediction
+_BETTER = 0.1  # share of the cost of a query: a smaller gain is within the error of the prediction
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,9 +265,8 @@ class WorkloadReads:
         side = files ** (1 / self._keyed) if self._curved else files
         met = np.ones(len(files), dtype=np.bool_)
         opened = np.ones(len(files)) if self._curved else files.copy()
-        deeper = (
-            outputs.free
-        )  # linear: where a query fixes one value of a column, the next column orders the rest
+        # Linear: where a query fixes one value of a column, the next column orders the rest.
+        deeper = outputs.free
         for c, stretches, null in shape.parts:
             lo, hi = outputs.hulls[c]
             met &= _meets(lo, hi, stretches) | (outputs.holds[c] if null else False)

@@ -52,9 +52,8 @@ class Line:
 
     def part(self, inside: Floats) -> Floats:
         """A measure as a share of the total, 0 to 1."""
-        whole = max(
-            self.total, 1e-300
-        )  # where the sums cancel out, the total may be zero and a part of it may not
+        # Where sums cancel out, rounding may leave a part that is not zero of a total that is.
+        whole = max(self.total, 1e-300)
         return np.asarray(np.minimum(inside, whole) / whole)
 
 

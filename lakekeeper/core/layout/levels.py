@@ -22,9 +22,8 @@ from lakekeeper.core.units import Ints
 
 def partition_group(blocks: BlockSet) -> Ints:
     """A number per block for its (partition, spec): a merge never crosses either."""
-    partition = np.argsort(np.argsort(np.array(blocks.partitions)))[
-        blocks.partition
-    ]  # by text, so that the numbers do not depend on the input order
+    # Numbered by text, so that the numbers do not depend on the input order.
+    partition = np.argsort(np.argsort(np.array(blocks.partitions)))[blocks.partition]
     if not len(blocks) or (blocks.spec == blocks.spec[0]).all():
         return partition
     specs, spec = np.unique(blocks.spec, return_inverse=True)

@@ -132,9 +132,8 @@ def fill(owner: Ints, size: Ints, *, max_bytes: int, max_files: int, apart: Bool
     stops = np.append(np.flatnonzero(fresh), count)
     after = np.repeat(stops[1:], np.diff(stops))  # where the stretch of each block ends
     filled = np.concatenate([[0], np.cumsum(size)])
-    full = (
-        np.searchsorted(filled, filled[:-1] + max_bytes, side="right") - 1
-    )  # the first block that does not fit
+    # The first block that does not fit.
+    full = np.searchsorted(filled, filled[:-1] + max_bytes, side="right") - 1
     end = np.minimum(np.minimum(after, full), np.arange(count) + max_files)
     jumps = np.maximum(end, np.arange(1, count + 1))
     starts, at = [], 0

@@ -78,9 +78,8 @@ def ordered(values: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _ordered_floats(values: pa.Array) -> Ints:
-    numbers = (
-        values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    )  # -0.0 becomes 0.0
+    # -0.0 becomes 0.0.
+    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     bits = numbers.view(np.int64)
     folded = bits ^ ((bits >> 63) & _TOP)  # negative floats order backwards as integers
     return np.where(np.isnan(numbers), _TOP, folded)
@@ -240,7 +239,7 @@ def _on_one_line(
 
 
 def _compact(lo: Ints, hi: Ints, *, full: bool = False) -> tuple[Ints, Ints, Ints]:
-    """As :func:`dense`, by counting instead of sorting where the codes are small enough.
+    """Like :func:`dense`, by counting instead of sorting where the codes are small enough.
 
     ``full``: all codes from 1 up are in use, so counting is unnecessary.
     """

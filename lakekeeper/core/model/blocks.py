@@ -194,7 +194,7 @@ def encode(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...
 
 
 def _named(values: Sequence[str]) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """As :func:`encode`, with code -1 for the empty text."""
+    """Like :func:`encode`, with code -1 for the empty text."""
     codes, names = encode(values)
     named = np.array([bool(name) for name in names], dtype=np.bool_)
     return (np.where(named[codes], codes, -1).astype(np.int32) if len(codes) else codes), names

@@ -80,9 +80,8 @@ class Coefficients:
             )
             if rank == len(varying) and (slope > 0).all():
                 return self._from_slopes(dict(zip(varying, slope.tolist(), strict=True)))
-            varying.remove(
-                varying[int(np.argmin(slope))]
-            )  # no cost is negative: the data does not determine such a coefficient
+            # Costs are not negative: the data does not determine a coefficient that comes out so.
+            varying.remove(varying[int(np.argmin(slope))])
         return self
 
     def _from_slopes(self, slope: dict[int, float]) -> Coefficients:

@@ -19,7 +19,7 @@ class LifecycleReport(Result):
     where                     the rows that are expired
     due_data_files_count      files that may have such rows, and their size; ``due_whole_files_count`` of them have no
                               others, as their bounds prove
-    due_rows_count            live rows of these files: at most so many are expired; None if it is not known
+    due_rows_count            live rows of these files, of which at most all are expired; None if unknown
     deleted_rows_count        as in a DeleteReport, like ``touched_data_files_count`` and ``unread_data_files_count``
     ended                     what was done, or why nothing was
     run_id                    of the commit, in the table's log; empty if nothing was committed

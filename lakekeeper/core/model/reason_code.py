@@ -29,9 +29,8 @@ class Code(str, Enum):
         member.needed = names_in(sentence)
         return member
 
-    __hash__ = (
-        str.__hash__
-    )  # an enum hashes its name: a code would be equal to its text, and not be found by it
+    # Enum hashes the name; a code equals its text, so it must have the hash of its text.
+    __hash__ = str.__hash__
     __str__ = str.__str__
 
     # Why any policy leaves blocks

@@ -47,7 +47,7 @@ class Share:
         return sums
 
     def takes(self, policy: Policy, needed: int) -> bool:
-        """Whether a merge with so many bytes of other keys fits, and if so, uses up the room; the first always fits."""
+        """Whether a merge with these bytes of other keys fits; if so, uses up the room. The first always fits."""
         if not lays_out(policy):
             return True
         if needed > self.left and self.left < self.most:

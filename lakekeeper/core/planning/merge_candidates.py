@@ -28,8 +28,8 @@ from lakekeeper.core.planning.ski_rental import Field, Weighed, joined, weigh
 from lakekeeper.core.units import Floats, Ints
 
 LADDER = 3.0  # 2 brings the same for half as much work again
-_START = 1.3  # of the smallest R: the first step holds more than one size
-_LESS = 0.95  # of the blocks of one step are in the next one, at most
+_START = 1.3  # first θ, in multiples of the smallest R: the first step then holds more than one size
+_LESS = 0.95  # largest share of the blocks of one step that the next step may keep
 _SURE = 6.0  # times due: what is inside such a batch is not weighed. Costs no regret, and halves the time of a plan
 _SPARSE = 6  # points for each block, from which on the line is compacted first
 

@@ -140,7 +140,7 @@ def field_of(
 
 
 def _inherited(blocks: BlockSet, at: Index, parts: Mapping[str, Part], now_ms: int) -> tuple[Ints, Ints]:
-    """Of each block when the inputs of a merge that was cut short were added (else now), and its merge's number."""
+    """Per block, the time at which the inputs of a merge that was cut short were added (else now), and its merge."""
     if not parts:
         return np.full(len(at), now_ms), np.full(len(at), -1)
     found = pc.index_in(blocks.path.take(pa.array(at)), value_set=pa.array(list(parts), pa.string()))

@@ -108,14 +108,14 @@ def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: 
 
 
 def _by_size_ratio(level: Ints, size: Ints, rules: Rules, count: int, *, force: bool) -> int:
-    """How many of the newest runs, beginning with ``count``: as long as the next is not larger than all before it.
+    """The number of newest runs to merge: ``count``, and further ones while the next is no larger than all before it.
 
-    With more than one taken, runs of levels 0 and 1 follow even if they are. 0 if it stays at one, unforced.
+    Once there is more than one, runs of levels 0 and 1 are taken even if they are larger. 0 if there is only one,
+    unless ``force`` is set.
     """
     before = np.cumsum(size)[:-1]
-    larger = (
-        before * (100.0 + rules.ratio) < size[1:] * 100.0
-    )  # in doubles: percents of a large table overflow
+    # In doubles, because percents of a large table overflow integers.
+    larger = before * (100.0 + rules.ratio) < size[1:] * 100.0
     settled = level[1:] > 1
     if count == 1 and not force:
         settled[:1] = True  # nothing is triggered yet

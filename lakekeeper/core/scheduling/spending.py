@@ -13,7 +13,7 @@ class Spending:
         self._sizes: list[int] = []
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
-        """Hear one phase."""
+        """Record one phase."""
         if phase == "read":
             self._sizes.append(int(info.get("bytes", 0)))
 

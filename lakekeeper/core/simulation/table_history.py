@@ -30,8 +30,8 @@ from lakekeeper.errors import OptionError
 SAME_COMMIT_MS = 1000
 """Blocks added with a shorter pause between them count as one commit."""
 _RECENT = 50
-_KEPT_APART = 0.9  # of the distinct bounds
-_MOVES = 0.05  # of a commit's width: a frontier that moves less in all recent commits counts as fixed
+_KEPT_APART = 0.9  # share of the distinct bounds that floats must keep apart
+_MOVES = 0.05  # share of a commit's width: a frontier that moves less in all recent commits counts as fixed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_NARROWEST = 30  # of a wrapped column
+_NARROWEST = 30  # characters, the least width of a wrapped column
 
 
 def size(count: float) -> str:
@@ -98,7 +98,7 @@ def significant(number: float) -> str:
 
 
 def indent(text: str, by: int = 4) -> str:
-    """Indent each line by so many spaces."""
+    """Indent each line by this number of spaces."""
     return "\n".join(" " * by + line for line in text.splitlines())
 
 

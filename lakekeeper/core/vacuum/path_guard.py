@@ -100,7 +100,7 @@ def refusal(path: str, grounds: Grounds, region: Region = "data") -> str:
 
 
 def _refusal_within(steps: Sequence[str], reserved: Sequence[str], region: Region) -> str:
-    """As :func:`refusal`, for a file below the table's location."""
+    """Like :func:`refusal`, for a file below the table's location."""
     in_trash = len(steps) > 3 and steps[:2] == (NOTES, TRASH)
     if region == "trash":
         return "" if in_trash else "it is in no entry of the trash"

@@ -63,9 +63,8 @@ _CALLED = re.compile(r"(?P<name>isnotnull|isnull|StartsWith)\(" + _COLUMN + r"(?
 _REFERENCE = re.compile(r"(?<![\w.`])([\w.`]+)#\d+")
 _FIRST_ARGUMENT = re.compile(r"(?<!\w)\w+\(([\w.`]+),")
 _END = re.compile(r"$|, |\)| AND | OR ")
-_RAW_END = re.compile(
-    r"$|\)| AND | OR |, (?=\(|NOT |[\w.`]+#\d|\w+\()"
-)  # after the bracket of an unquoted value
+# What may follow the bracket after an unquoted value.
+_RAW_END = re.compile(r"$|\)| AND | OR |, (?=\(|NOT |[\w.`]+#\d|\w+\()")
 _QUOTED_END = re.compile(r"'(?=$|, |\)| AND | OR )")
 _MOST_UNREADABLE = 20  # parts of a list, each of which may be read to the end of the text before it fails
 

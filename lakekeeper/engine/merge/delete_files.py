@@ -75,7 +75,7 @@ def merge_deletes(
     )
 
 
-_TIDY = "tidy"  # in the memo of a snapshot with nothing to tidy
+_TIDY = "tidy"  # name in the memo of a snapshot that has nothing to tidy
 
 
 @dataclass(slots=True)

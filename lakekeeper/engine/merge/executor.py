@@ -159,9 +159,8 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
     _has_read(work, task)
     try:
         written = work.runner.merge_files(planned)
-    except (
-        Exception
-    ) as error:  # a worker died, or cannot read a file: Spark reads the file, or reports why not
+    # A worker died or cannot read a file: Spark reads the file, or reports why it cannot.
+    except Exception as error:
         written = Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=reason(error))
     if isinstance(written, Reason):
         return replace(_by_rows(work, task, announced=True), by_rows=written)

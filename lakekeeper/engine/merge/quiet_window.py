@@ -21,12 +21,12 @@ from lakekeeper.core.planning.rebase import Changes, Winner, why
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 
-_LONGEST_WINDOWS = 2  # quiet windows that one commit waits at most
-_GONE = 3  # periods without a commit end a stream: one statement may fail, or write a checkpoint
-_STEADY = 3  # commits that make a stream: from here on its own period says how long a gap lasts
-_LOOKS = 32  # looks at the log in a stream's period
-_SHORTEST_MS, _LONGEST_MS = 20, 250  # between two looks
-_MISSED = 6  # statements of a stream whose end may be missed
+_LONGEST_WINDOWS = 2  # most quiet windows that one commit waits for
+_GONE = 3  # periods without a commit that end a stream: one statement may fail, or write a checkpoint
+_STEADY = 3  # commits that make a stream, whose period then shows how long a gap lasts
+_LOOKS = 32  # looks at the log per period of a stream
+_SHORTEST_MS, _LONGEST_MS = 20, 250  # pause between two looks at the log
+_MISSED = 6  # gaps of a stream that may be missed
 
 
 WATCH_MS = 10_000

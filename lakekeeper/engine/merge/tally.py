@@ -27,7 +27,7 @@ class Tally:
     run        the id that the ids of its commits begin with
     tried      commits begun, whatever their outcome
     spent      input bytes of the rounds that are over
-    spending   hears the phases of the call: what its groups have read
+    spending   observes the phases of the call: the bytes that its groups have read
     predicted  files that a query opens after the last plan, as it predicts
     parts      outputs by path, and the merge that wrote each: the next round continues a merge that a bound cut short
     """

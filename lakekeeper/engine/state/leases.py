@@ -40,7 +40,7 @@ VACUUMS = 8
 """Slots that only vacuums take: if dead runs fill all others, a vacuum needs one to settle them."""
 _REWRITE, VACUUM = "rewrite", "vacuum"
 _MOST = 2**53
-_MOST_PARTS = 5_000  # of 20,000 paths each
+_MOST_PARTS = 5_000  # notes of 20,000 paths each
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def read_intent(text: str) -> Intent | None:
 
 
 def _number(value: Any, *, most: int = _MOST, signed: bool = False) -> int:
-    """A whole number as an intent may have it. Raises ValueError. Versions of Iceberg are any of 64 bits."""
+    """A whole number of an intent; Iceberg's versions may be any 64-bit number. Raises ValueError."""
     if type(value) is not int or not (-(2**63) <= value < 2**63 if signed else 0 <= value <= most):
         raise ValueError(value)
     return value

@@ -97,7 +97,7 @@ def settle(
 def settle_drops(
     adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
 ) -> None:
-    """As :func:`settle`, of drops alone."""
+    """Like :func:`settle`, for drops alone."""
     for slot, entry in trash_entries.entries(adapter).items():
         changes = since(adapter, entry.version, entry) if entry.state == PENDING else None
         if changes is None:

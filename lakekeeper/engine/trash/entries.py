@@ -34,7 +34,7 @@ from lakekeeper.spi import Adapter, Notes
 from lakekeeper.spi.storage import Storage
 
 SLOTS = 64
-_MOST_PARTS = 5_000  # of 20,000 moves each
+_MOST_PARTS = 5_000  # notes of 20,000 moves each
 CURSOR = "vacuum/cursor.json"
 """The note of the version that the last vacuum went through."""
 PENDING, DROPPED, RESTORING = "pending", "dropped", "restoring"

@@ -1,7 +1,7 @@
 """The deletes of a vacuum: in batches, oldest version first, partitions in parallel, within a rate limit.
 
 partition a   ├─ v1 v1 v2 ─┤├─ v3 v4 ─┤        a batch ends with a version once it is large enough
-partition b   ├─ v1 ───────┤                   so many partitions at once
+partition b   ├─ v1 ───────┤                   several partitions at once
 metadata                      ├─ v1 v2 ─┤      last: as long as it is there, it names what else there is
 """
 

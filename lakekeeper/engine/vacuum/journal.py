@@ -3,7 +3,7 @@
     vacuum/cursor.json            the version up to which all garbage was deleted
     vacuum/backlog-0000.json      what was dropped and waits for its retention, of a log that forgets it
     vacuum/<run>/proof.json       what was examined and what will go; before the first delete
-    vacuum/<run>/list-0000.json   the paths, so many in each; until all are gone. Then, those that another table uses
+    vacuum/<run>/list-0000.json   the paths, 20,000 in each; until all are gone. Then, those that another table uses
     vacuum/<run>/done.json        what was really gone
     intents/<slot>.json           this vacuum, until it is done
 
@@ -136,7 +136,7 @@ class Records:
             )
 
     def _listing(self, plan: VacuumPlan, parts: Sequence[Sequence[str]]) -> Registration:
-        """Register a list of so many more parts, then write it.
+        """Register a list with these further parts, then write it.
 
         The registration of an earlier attempt may be gone: another vacuum has deleted all that it listed.
         """

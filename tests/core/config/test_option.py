@@ -41,9 +41,8 @@ OWNERS = (
     "replay.max-deleted-ratio",
 )
 
-SAFER: dict[
-    str, Callable[[list[Any]], Any]
-] = {  # the side on which less is done, deleted or used; repeated here by hand
+# The side on which less is done, deleted or used; repeated here by hand.
+SAFER: dict[str, Callable[[list[Any]], Any]] = {
     "max-file-group-size-bytes": min,
     "max-file-group-input-files": min,
     "single-task-bytes": min,

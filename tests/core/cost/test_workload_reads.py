@@ -116,9 +116,8 @@ def test_queries_on_other_columns_read_everything() -> None:
     grouped = reads_of(snapshot, queries, 1000).outputs(
         Groups(np.arange(2), np.array([0, 2]), np.array([2.0]))
     )
-    assert grouped.files[0] == pytest.approx(
-        0.5 * 2 + 0.5 * 1, abs=0.03
-    )  # one of twenty values may be in both
+    # One of twenty values may be in both.
+    assert grouped.files[0] == pytest.approx(0.5 * 2 + 0.5 * 1, abs=0.03)
 
 
 def test_a_value_of_another_kind_counts_as_no_filter_and_is_counted() -> None:

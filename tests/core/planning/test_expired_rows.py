@@ -107,9 +107,8 @@ def test_after_a_search_only_later_files_count() -> None:
     times = [1_000, CUTOFF - LATE_MS, CUTOFF - LATE_MS + 1, 0]
     files = snapshot(*[(day, day, 0)] * 4, added_at=times)
     assert expired_rows(files, CUTOFF).files == 4
-    assert (
-        expired_rows(files, CUTOFF, CUTOFF).files == 2
-    )  # the file that may be committed late, and the file of unknown age
+    # The file that may be committed late, and the file of unknown age.
+    assert expired_rows(files, CUTOFF, CUTOFF).files == 2
 
 
 def test_a_table_without_files_has_nothing_to_expire() -> None:

@@ -30,9 +30,8 @@ def test_bounds_alone_give_the_figures_of_the_keys(stream: str) -> None:
     exact = named_stream(stream, 150)
     known = simulate(exact, [RANGES], OPTIONS, final=True)
     guessed = simulate(dataclasses.replace(exact, keys=None), [RANGES], OPTIONS, final=True)
-    off = (
-        0.3 if stream == "jitter" else 0.15
-    )  # a few rows far from all others: bounds say little about most rows
+    # A few rows far from all others: bounds say little about most rows.
+    off = 0.3 if stream == "jitter" else 0.15
     assert guessed.write_amplification == pytest.approx(known.write_amplification, rel=off, abs=0.1)
     assert guessed.range_files == pytest.approx(known.range_files, rel=0.15)
 

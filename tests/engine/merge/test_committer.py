@@ -277,9 +277,8 @@ def test_a_batch_after_a_failed_one_has_its_own_run_id() -> None:
 
     def fail_the_second(phase: str, _: Mapping[str, Any]) -> None:
         if phase == "committed" and len(noting.tried) == 1:
-            scene.adapter.faults.outcomes.extend(
-                ["rejected"] * 3
-            )  # a commit that did not land is tried three times
+            # A commit that did not land is tried three times.
+            scene.adapter.faults.outcomes.extend(["rejected"] * 3)
 
     options = {**IN_PARTS, "partial-progress.max-commits": 4}
     report = scene.run(options={**options, "max-concurrent-file-group-rewrites": 1}, observer=fail_the_second)

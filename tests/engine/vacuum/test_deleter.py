@@ -111,9 +111,8 @@ def test_an_interrupt_stops_all_partitions_after_the_batches_in_progress(
         if phase == "before_delete":
             batches.append(phase)
             began.set()
-            for _ in range(
-                500
-            ):  # the batch is in progress until the interrupt is seen, after seconds at most
+            # The batch is in progress until the interrupt is seen, after seconds at most.
+            for _ in range(500):
                 if removal.stopped or never.wait(0.01):
                     break
 

@@ -141,7 +141,7 @@ class _Facts:
 
 
 def _packed(facts: _Facts, members: Index, fewest: int) -> list[Index]:
-    """Groups of a stretch of neighbours, none of which weighs less than so many times its largest file."""
+    """Groups of a stretch of neighbours, each of which weighs at least the factor times its largest file."""
     pending, found = [members], []
     while pending:
         some = pending.pop()

@@ -40,9 +40,8 @@ def due(snapshot: Snapshot, i: int, options: Options) -> bool:
     if not block.delete_id or block.bytes > options.groups.max_bytes:
         return False
     dead = float(block.deleted_rows)
-    if (
-        block.deleted_rows == UNKNOWN
-    ):  # the rows that its deletes name, spread over all rows to which they may apply
+    # The rows that its deletes name, spread over all rows to which they may apply.
+    if block.deleted_rows == UNKNOWN:
         named = int(blocks.delete_rows[i])
         named = block.delete_bytes // 8 if named == UNKNOWN else named
         others = [b for b in blocks if b.deleted_rows == UNKNOWN]
