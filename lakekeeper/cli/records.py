@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakekeeper.cli.output import say
 from lakekeeper.cli.setup import SESSION, Setup, with_setup
 from lakekeeper.core.config.quantities import TIME_EXAMPLES, parse_time
 from lakekeeper.engine.clock import Clock
@@ -50,11 +51,12 @@ def history(
 ) -> int:
     """Show what was done to tables, by calls and by automatic runs.
 
-    Reads the file that spark.lakekeeper.history.path names.
+    Reads the file that spark.lakekeeper.history.path names. The exit code is 1 if no table matches one of TABLES.
     """
     store = configured_store(setup.check({}).history)
-    setup.show(History(_operations(store, tables, since, limit, details=setup.as_json)))
-    return 0
+    chosen = _recorded_tables(store, tables)
+    setup.show(History(_operations(store, chosen, since, limit, details=setup.as_json)))
+    return _report_unmatched(tables, chosen)
 
 
 @partial(with_setup, hidden=SESSION)
@@ -62,12 +64,13 @@ def cost(setup: Setup, tables: _Tables = None, *, since: _Since = None) -> int:
     """Show the costs of maintenance, by table and verb.
 
     Shows bytes and core-seconds, and money if spark.lakekeeper.cost.per-core-hour or
-    spark.lakekeeper.cost.per-gb-written is set.
+    spark.lakekeeper.cost.per-gb-written is set. The exit code is 1 if no table matches one of TABLES.
     """
     options = setup.check({}).history
-    done = _operations(configured_store(options), tables, since, None, details=False)
-    setup.show(costs_of(done, prices_of(options)))
-    return 0
+    store = configured_store(options)
+    chosen = _recorded_tables(store, tables)
+    setup.show(costs_of(_operations(store, chosen, since, None, details=False), prices_of(options)))
+    return _report_unmatched(tables, chosen)
 
 
 @partial(with_setup, hidden=SESSION)
@@ -106,15 +109,27 @@ def _chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
     return {name for name in names if any(map(TableId.named(name).matches, patterns))}
 
 
+def _recorded_tables(store: HistoryStore, patterns: Sequence[str] | None) -> list[TableId]:
+    """The tables with operations that match one of the patterns; all of them without patterns."""
+    return [table for table in store.tables() if not patterns or any(map(table.matches, patterns))]
+
+
+def _report_unmatched(patterns: Sequence[str] | None, tables: Sequence[TableId]) -> int:
+    """Print the patterns that match none of the tables on stderr; returns the exit code."""
+    unmatched = [each for each in patterns or () if not any(table.matches(each) for table in tables)]
+    for pattern in unmatched:
+        say(f"lakekeeper: no table in the history matches {pattern}", err=True)
+    return 1 if unmatched else 0
+
+
 def _operations(
-    store: HistoryStore, tables: Sequence[str] | None, since: str | None, limit: int | None, *, details: bool
+    store: HistoryStore, tables: Sequence[TableId], since: str | None, limit: int | None, *, details: bool
 ) -> tuple[Operation, ...]:
-    """Operations of the named tables, newest first within each table."""
+    """Operations of the tables, newest first within each table."""
     since_ms = None if since is None else Clock().now_ms() - _age_ms(since)
-    found = [table for table in store.tables() if not tables or any(map(table.matches, tables))]
     return tuple(
         operation
-        for table in found
+        for table in tables
         for operation in store.operations(table, since_ms=since_ms, limit=limit, details=details)
     )
 
