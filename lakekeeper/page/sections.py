@@ -10,7 +10,7 @@ from lakekeeper.core.layout.key_profile import KeyProfile, LevelProfile
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.plan_html import groups_table, left_table, more_groups, more_left
 from lakekeeper.core.text.charts import Interval, intervals, steps
-from lakekeeper.core.text.formatting import counted, significant, size
+from lakekeeper.core.text.formatting import counted, labels, significant, size
 from lakekeeper.core.text.markup import Markup, joined, tag
 from lakekeeper.history.costs import money
 from lakekeeper.page.figures import figure, note, number, scrolled, tiles, unreadable
@@ -86,7 +86,7 @@ def _layout(view: TableView) -> Iterator[Markup]:
     if profile is None:
         yield note("The table has no files.")
         return
-    ticks = [_shortened(text) for _, text in profile.ticks]
+    ticks = labels([text for _, text in profile.ticks], _LONGEST_TICK)
     yield _depth(info, profile, ticks, planned=bool(view.plan.tasks))
     yield _runs(profile, ticks)
     yield _histogram(info)
@@ -157,7 +157,3 @@ def _plan(plan: Plan) -> Iterator[Markup]:
         yield note("Nothing to merge.")
     if plan.left:
         yield figure("Left as they are", scrolled(left_table(plan)), more_left(plan))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TICK else text[: _LONGEST_TICK - 1] + "…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _NARROWEST = 30  # characters, the least width of a wrapped column
@@ -100,6 +101,30 @@ def significant(number: float) -> str:
 def indent(text: str, by: int = 4) -> str:
     """Indent each line by this number of spaces."""
     return "\n".join(" " * by + line for line in text.splitlines())
+
+
+def labels(texts: Sequence[str], longest: int) -> list[str]:
+    """The texts in at most ``longest`` characters each; where cut texts would look alike, their common start is cut.
+
+    ``2026-01-01 10:00`` and ``2026-01-01 11:30`` in at most 8: ``…10:00`` and ``…11:30``
+    """
+
+    def cut(start: int) -> list[str]:
+        return [
+            text if len(text) <= longest else _cut("…" * (start > 0) + text[start:], longest)
+            for text in texts
+        ]
+
+    long = [text for text in texts if len(text) > longest]
+    shared = sum(1 for _ in takewhile(lambda same: len(set(same)) == 1, zip(*long, strict=False)))
+    word = shared
+    while word and long[0][word - 1].isalnum():
+        word -= 1
+    return max((cut(start) for start in (0, word, shared)), key=lambda found: len(set(found)))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def counted(count: int, what: str) -> str:

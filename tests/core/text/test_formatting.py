@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakekeeper.core.text.formatting import (
     bar,
@@ -10,6 +12,7 @@ from lakekeeper.core.text.formatting import (
     counted,
     duration,
     indent,
+    labels,
     percent,
     significant,
     size,
@@ -137,3 +140,31 @@ def test_paragraphs_keep_words_whole() -> None:
     assert text.splitlines()[0] == "* spark.lakekeeper.commit.retry.num-retries"
     assert all(line.startswith(("* ", "  ")) for line in text.splitlines())
     assert indent("a\nb", 2) == "  a\n  b"
+
+
+@pytest.mark.parametrize(
+    "texts, expected",
+    [
+        (["a", "b" * 8, ""], ["a", "b" * 8, ""]),
+        (["apple trees", "pear trees"], ["apple t…", "pear tr…"]),
+        (["2026-01-01 10:00", "2026-01-01 11:30"], ["…10:00", "…11:30"]),
+        (["2026-01-01 10:00:00", "2026-01-01 10:00:05"], ["…00", "…05"]),
+        (["https://example.org/a/1", "https://example.org/b/2", "NULL"], ["…a/1", "…b/2", "NULL"]),
+        (["user00000000017", "user00000000023", "user00000000023"], ["…17", "…23", "…23"]),
+        (["user00000017-abcdefgh", "user00000023-abcdefgh"], ["…17-abc…", "…23-abc…"]),
+        (["same for both", "same for both"], ["same fo…", "same fo…"]),
+        ([], []),
+    ],
+)
+def test_labels_that_a_common_start_would_make_equal_are_cut_there(
+    texts: list[str], expected: list[str]
+) -> None:
+    assert labels(texts, 8) == expected
+
+
+@given(st.lists(st.text("ab-", max_size=12)))
+def test_labels_are_short_and_as_many_as_a_plain_cut_leaves(texts: list[str]) -> None:
+    found = labels(texts, 5)
+    assert all(len(label) <= 5 for label in found)
+    assert all(label == text for label, text in zip(found, texts, strict=True) if len(text) <= 5)
+    assert len(set(found)) >= len({text if len(text) <= 5 else text[:4] for text in texts})
