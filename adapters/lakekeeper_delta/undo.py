@@ -35,6 +35,10 @@ _CHUNK = 64  # commits that are searched at a time
 _LATE = "; recluster or compact with other options instead"
 
 
+_REWRITE = "OPTIMIZE"
+"""The operation of runs that replace files. Statistics add files again: to take these away would lose their rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Exchange:
     """AddFile actions that come back and that leave, as java.util.Lists, and the state that was checked."""
@@ -56,11 +60,10 @@ class DeltaUndos:
         log, now = self._log, self._newest()
         retention_ms = log.retention_ms(now)
         commits = _commits_of(log, now, run, retention_ms)
-        changed = next((commit for commit in commits if not commit.layout), None)
-        if changed is not None:
-            raise UndoError(
-                log.name, f"{changed} changed rows; only merges can be undone; nothing was written"
-            )
+        for commit in commits:
+            if not commit.layout or commit.operation != _REWRITE:
+                what = "changed no layout" if commit.layout else "changed rows"
+                raise UndoError(log.name, f"{commit} {what}; only merges can be undone; nothing was written")
         first = commits[0].version
         then = log.at(first - 1, now.table_uuid)
         self._require_same_layout(run, then, now)

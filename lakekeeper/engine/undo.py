@@ -11,17 +11,19 @@ registers later than the undo keeps its files; one that registered before it, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.report import UndoReport
 from lakekeeper.core.model.run_name import RunName
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import SHORT_PAUSES, retried
+from lakekeeper.engine.retries import LONG_PAUSES, SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Registration, registered, registered_run
 from lakekeeper.engine.trash.entries import entries_with
 from lakekeeper.errors import Conflict, OptionError, UndoError, Unknown
@@ -49,7 +51,7 @@ def undo(
     clock = clock or Clock()
     started = clock.now_ms()
     name = _name_of(run)
-    found = retried(lambda: adapter.undos.find(name), clock, SHORT_PAUSES)
+    found = _found(adapter, name, clock, SHORT_PAUSES)
     if isinstance(found, Reversal):
         _require_files(adapter, name, found, clock)
         if dry_run:
@@ -71,6 +73,21 @@ def undo(
         version_after=commit.version,
         run_id="" if found.rollback else commit.run_id,
     )
+
+
+def _found(
+    adapter: Adapter[Any], name: RunName, clock: Clock, pauses: Sequence[float] = LONG_PAUSES
+) -> Reversal | Undone:
+    """How the run can be undone. Raises UndoError if a reversal would only take files away, and rows with them."""
+    found = retried(lambda: adapter.undos.find(name), clock, pauses)
+    if isinstance(found, Reversal) and found.removed and not found.restored:
+        gone = counted(len(found.removed), "file")
+        raise UndoError(
+            adapter.table,
+            f"run {name} replaced no file, so an undo would take {gone} with live rows away; nothing was written. "
+            "Only runs that merged files can be undone",
+        )
+    return found
 
 
 def _name_of(run: str) -> RunName:
@@ -142,7 +159,7 @@ class _Undo:
 
     def _look_again(self) -> None:
         """Check the run again on the newest version. Raises UndoError naming the commit that came in between."""
-        self.found = retried(lambda: self.adapter.undos.find(self.name), self.clock)
+        self.found = _found(self.adapter, self.name, self.clock)
 
     def _settle(self, doubt: Unknown) -> Commit:
         version = settled(self._landed, self.clock)

@@ -13,6 +13,7 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.report import UndoReport
+from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
@@ -20,9 +21,10 @@ from lakekeeper.engine.trash.entries import entries, restore_files
 from lakekeeper.engine.undo import undo
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import NotFound, OptionError, Rejected, UndoError, Unknown
-from lakekeeper.spi import Observer
+from lakekeeper.spi import Observer, Reversal, Undone
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.undos import MemoryUndos
 from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping, rows
 from tests.observers import once_at
 
@@ -335,6 +337,20 @@ def test_an_undo_does_not_wait_for_the_vacuum_of_another_table() -> None:
 def test_only_merges_are_undone(scene: Scene) -> None:
     scene.table.apply("DELETE", lambda now: now, "abc-1")
     refused(scene, "abc-1")
+
+
+def test_a_reversal_that_would_only_take_files_away_is_refused(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scene.run("full").run_ids[0]
+    find = MemoryUndos.find
+
+    def without_inputs(undos: MemoryUndos, name: RunName) -> Reversal | Undone:
+        found = find(undos, name)
+        return replace(found, restored={}) if isinstance(found, Reversal) else found
+
+    monkeypatch.setattr(MemoryUndos, "find", without_inputs)
+    refused(scene, run)
 
 
 def test_a_change_of_the_columns_since_is_refused(scene: Scene) -> None:

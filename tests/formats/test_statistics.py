@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import NotFound, OptionError, UndoError
 from lakekeeper_iceberg.native import Iceberg
 from tests.formats.lakes import Lake
 from tests.observers import once_at
@@ -63,6 +63,18 @@ def test_readers_skip_files_by_new_statistics(spark: Any, confs: RuntimeConfig) 
     assert spark.sql(ids(t=name)).collect() == tracked
     assert lake.spark.table(name).where("id = 60").count() == 0
     assert not lake.table(name).compute_statistics(["id", "v"]).changed
+
+
+def test_statistics_cannot_be_undone(lake: Lake) -> None:
+    """Loss L75: their commit adds files that were there before; to take these away would lose every row of them."""
+    name = undescribed(lake)
+    [run] = lake.table(name).compute_statistics(["id"]).run_ids
+    rows, version = lake.fingerprint(name), lake.versions(name)[-1]
+    for given in (run, run.partition("-")[0]):
+        for dry_run in (True, False):
+            with pytest.raises((UndoError, NotFound)):
+                lake.table(name).undo(given, dry_run=dry_run, allow_rollback=True)
+    assert (lake.fingerprint(name), lake.versions(name)[-1]) == (rows, version)
 
 
 def test_a_commit_of_statistics_is_not_a_data_change(spark: Any, tmp_path: Path) -> None:
