@@ -15,6 +15,7 @@ _SESSION_CATALOGS = (
     "org.apache.spark.sql.connector.catalog.CatalogExtension",
     "org.apache.spark.sql.execution.datasources.v2.V2SessionCatalog",
 )
+_IN_HIVE = frozenset({"hive", "HiveCatalog"})
 _THREADS = 4
 _GONE = ("NoSuchTableException", "NoSuchNamespaceException")
 
@@ -46,6 +47,7 @@ def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place
     try:
         plugin = jvm.session.sessionState().catalogManager().catalog(catalog)
         if _is_session_catalog(jvm, plugin):
+            _require_listed(jvm.spark, catalog)
             return list(_in_bulk(jvm, catalog, properties))
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-catalog") as pool:
             found = pool.map(
@@ -66,6 +68,22 @@ def _is_session_catalog(jvm: Jvm, plugin: Any) -> bool:
 
     gateway = jvm.spark.sparkContext._gateway
     return any(is_instance_of(gateway, plugin, kind) for kind in _SESSION_CATALOGS)
+
+
+def _require_listed(spark: Any, catalog: str) -> None:
+    """Raise AdapterError for a session catalog whose tables are in another catalog, which it does not list.
+
+    Iceberg's SparkSessionCatalog loads tables from the catalog of its confs and lists those of Spark's session catalog,
+    which are the same in a Hive metastore only.
+    """
+    key = f"spark.sql.catalog.{catalog}"
+    confs = shim().confs(spark)
+    kind = confs.get(f"{key}.catalog-impl") or confs.get(f"{key}.type") or "hive"
+    if confs.get(key, "").endswith(".SparkSessionCatalog") and kind.rpartition(".")[2] not in _IN_HIVE:
+        raise AdapterError(
+            f"catalog '{catalog}' is a SparkSessionCatalog over '{kind}', which does not list its Iceberg tables; give "
+            "them a catalog of their own (org.apache.iceberg.spark.SparkCatalog), or omit orphans"
+        )
 
 
 def _in_bulk(jvm: Jvm, catalog: str, properties: Sequence[str]) -> Iterator[Place]:
@@ -91,6 +109,7 @@ def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
 
     A REST server that ignores the parent in a request answers it with all namespaces again: each is visited once.
     """
+    yield from _outside(jvm, plugin)
     left = [tuple(map(str, namespace)) for namespace in plugin.listNamespaces()]
     seen = set(left)
     while left:
@@ -99,6 +118,15 @@ def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
         below = {tuple(map(str, each)) for each in plugin.listNamespaces(namespace)} - seen
         left += sorted(below)
         seen |= below
+
+
+def _outside(jvm: Jvm, plugin: Any) -> Iterator[Any]:
+    """Identifiers of the tables in no namespace, for catalogs that can have and list such tables."""
+    try:
+        yield from plugin.listTables(jvm.array(jvm.view.java.lang.String, ()))
+    except Exception as error:
+        if not any(kind.endswith((*_GONE, "IllegalArgumentException")) for kind, _ in causes(error)):
+            raise
 
 
 def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str]) -> Place | None:

@@ -13,6 +13,7 @@ from lakekeeper.spark.catalogs import catalogs
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
 from lakekeeper.spi import TableName
 
+_SESSION_CATALOG = "spark_catalog"
 DROPPED = "__lakekeeper_trash_"
 """Part of the names of dropped tables that can be restored."""
 _REFUSALS = frozenset({"NotAuthorizedException", "ForbiddenException"})
@@ -73,7 +74,10 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     if len(parts) == 3 and not named:
         raise NotFound(text, _no_catalog(jvm.spark, parts[0]))
     catalog, rest = (parts[0], parts[1:]) if named else (str(manager.currentCatalog().name()), parts)
-    namespace = rest[:-1] if len(rest) > 1 else _current_namespace(manager, catalog)
+    # As in Spark: only a name of one part is in the current namespace, and `catalog.t` is in none. The session's own
+    # catalog has no table without a database, and takes the current one.
+    outside = named and catalog != _SESSION_CATALOG
+    namespace = rest[:-1] if len(rest) > 1 or outside else _current_namespace(manager, catalog)
     _refuse_view(jvm, text)
     identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
         jvm.array(jvm.view.java.lang.String, namespace), rest[-1]
@@ -99,6 +103,8 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
 
 def _is_namespace(jvm: Jvm, catalog: Any, steps: Sequence[str]) -> bool:
     """Whether a table's namespace is one, and not itself a table, as in ``db.t.files`` and ``t.branch_b``."""
+    if not steps:
+        return True
     namespace = jvm.array(jvm.view.java.lang.String, steps)
     if len(steps) > 1:
         return bool(catalog.namespaceExists(namespace))
@@ -148,7 +154,7 @@ def _is_catalog(jvm: Jvm, name: str) -> bool:
         known = jvm.session.sessionState().catalogManager().isCatalogRegistered(name)
     except Exception as error:  # this creates the catalog's client, which may call its server immediately
         raise AdapterError(_no_answer(name, error)) from error
-    return bool(known) or name == "spark_catalog"
+    return bool(known) or name == _SESSION_CATALOG
 
 
 def _no_catalog(spark: Any, name: str) -> str:

@@ -22,6 +22,7 @@ _REFUSED = {
     "V2ScalarFunction": "a catalog's function",
     "SQLScalarFunction": "a SQL function",
 }
+_METADATA_COLUMN = "__metadata_col"  # key in the metadata of columns that no table schema has
 _COMPARISONS = (
     "EqualTo",
     "LessThan",
@@ -220,6 +221,9 @@ def _check(jvm: Jvm, where: str, expression: Any) -> None:
     simple = name.rpartition(".")[2]
     if "Subquery" in simple or simple in ("Exists", "ListQuery"):
         raise OptionError("where", where, f"{EXPECTED}, not a subquery")
+    if simple == "AttributeReference" and expression.metadata().contains(_METADATA_COLUMN):
+        # A rewrite moves rows to other files and positions: the same text would then mean other rows.
+        raise OptionError("where", where, f"{EXPECTED}, not the metadata column '{expression.name()}'")
     if simple in _REFUSED or not name.startswith(_BUILT_IN):
         raise OptionError("where", where, f"{EXPECTED}, not {_REFUSED.get(simple, simple)}")
     for child in jvm.python_list(expression.children()):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +16,7 @@ from pyspark.sql.conf import RuntimeConfig
 import lakekeeper as lk
 from lakekeeper.core.model.run_name import RunName
 from lakekeeper.errors import AdapterError, CommitError, Conflict, LakekeeperError, UndoError
+from lakekeeper.spark import catalogs
 from lakekeeper.spark.catalogs import places
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import Reversal, Tidied
@@ -263,3 +266,54 @@ def test_a_table_that_is_dropped_during_a_run(spark: SparkSession) -> None:
 
     with pytest.raises(LakekeeperError, match="no such Iceberg table"):
         lk.table(spark, scene.sql).recluster("k", policy="full", observer=race)
+
+
+class Nested:
+    """A catalog with tables outside of all namespaces and in one."""
+
+    def __init__(self, *, down: bool = False) -> None:
+        self.down = down
+
+    def listNamespaces(self, parent: Sequence[str] = ()) -> list[list[str]]:  # noqa: N802 - Java's name
+        return [] if parent else [["db"]]
+
+    def listTables(self, namespace: Sequence[str]) -> list[tuple[str, ...]]:  # noqa: N802 - Java's name
+        if self.down and not namespace:
+            raise OSError("the catalog does not answer")
+        return [(*namespace, "t")]
+
+
+def test_tables_without_a_namespace_are_listed() -> None:
+    """Loss L77: a vacuum did not see them, and their data files in a shared folder counted as orphans."""
+    jvm: Any = SimpleNamespace(
+        array=lambda _, steps: list(steps),
+        view=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(String=str))),
+    )
+    assert list(catalogs._identifiers(jvm, Nested())) == [("t",), ("db", "t")]
+    with pytest.raises(OSError, match="does not answer"):
+        list(catalogs._identifiers(jvm, Nested(down=True)))
+
+
+@pytest.mark.parametrize(
+    "kind, listed",
+    [
+        ({}, True),
+        ({"type": "hive"}, True),
+        ({"catalog-impl": "org.apache.iceberg.hive.HiveCatalog"}, True),
+        ({"type": "rest"}, False),
+        ({"type": "hadoop"}, False),
+        ({"catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog"}, False),
+    ],
+    ids=str,
+)
+def test_a_session_catalog_that_lists_the_tables_of_another_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: dict[str, str], listed: bool
+) -> None:
+    key = "spark.sql.catalog.spark_catalog"
+    given = {key: "org.apache.iceberg.spark.SparkSessionCatalog"} | {f"{key}.{k}": v for k, v in kind.items()}
+    monkeypatch.setattr(catalogs, "shim", lambda: SimpleNamespace(confs=lambda _: given))
+    if listed:
+        places(Jvm(spark), "spark_catalog")
+        return
+    with pytest.raises(AdapterError, match="does not list its Iceberg tables"):
+        places(Jvm(spark), "spark_catalog")

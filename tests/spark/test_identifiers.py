@@ -279,3 +279,25 @@ def test_a_branch_of_a_table_without_a_namespace_is_no_table(
     for part in ("branch_b", "files"):
         with pytest.raises(NotFound, match=r"is a part of a table .* name the table, bare\.t"):
             resolve(spark, f"bare.t.{part}")
+
+
+def test_a_table_named_with_its_catalog_alone_is_not_of_the_current_namespace(
+    spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
+) -> None:
+    """Loss L78: as for Spark, `rooted.t` is the table outside all namespaces, whatever the current one is."""
+    confs.set("spark.sql.catalog.rooted", "org.apache.iceberg.spark.SparkCatalog")
+    confs.set("spark.sql.catalog.rooted.type", "hadoop")
+    confs.set("spark.sql.catalog.rooted.warehouse", str(tmp_path))
+    spark.sql("CREATE TABLE rooted.t (outside INT) USING iceberg")
+    spark.sql("CREATE TABLE rooted.db.t (inside INT) USING iceberg")
+    before = spark.catalog.currentCatalog()
+    spark.sql("USE rooted.db")
+    try:
+        for text, column in {"rooted.t": "outside", "t": "inside", "rooted.db.t": "inside"}.items():
+            found = resolve(spark, text)
+            assert spark.table(text).columns == spark.table(found.sql).columns == [column]
+            assert lk.table(spark, text).blocks().count() == 0
+        with pytest.raises(NotFound):
+            resolve(spark, "rooted.other")
+    finally:
+        spark.catalog.setCurrentCatalog(before)

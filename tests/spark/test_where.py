@@ -83,6 +83,23 @@ def test_refused(spark: SparkSession, table: TableName, where: str, said: str) -
     assert "\n" not in str(raised.value)
 
 
+def test_a_metadata_column_is_refused(spark: SparkSession, table: TableName) -> None:
+    """Loss L76: a rewrite gives rows other positions, and a delete that follows it would find other rows."""
+    file, position = (
+        ("_file", "_pos")
+        if table.provider == "iceberg"
+        else (
+            "_metadata.file_path",
+            "_metadata.file_size",
+        )
+    )
+    for where in (f"{position} < 10", f"id = 1 AND upper({file}) = 'X'", f"id = 1 OR {file} IS NULL"):
+        with pytest.raises(OptionError, match=r"not the metadata column '_(pos|file|metadata)'"):
+            checked_where(spark, table, where)
+    with pytest.raises(OptionError, match=r"not the metadata column '_(pos|metadata)'"):
+        checked_where(spark, table, F.col(position) < 10)
+
+
 @pytest.mark.parametrize("where", ["nmae = 'x'", "nmae='x'", "id = 1 AND nmae = 'x'", "upper(nmae) = 'X'"])
 def test_an_unknown_column_names_the_nearest(spark: SparkSession, table: TableName, where: str) -> None:
     with pytest.raises(OptionError, match=r"did you mean 'name'\?"):
