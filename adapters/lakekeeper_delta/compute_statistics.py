@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.errors import LakekeeperError, OptionError, Rejected, reason
+from lakekeeper.errors import OptionError, Rejected
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper_delta import exact_json
 from lakekeeper_delta.blocks import leaf, struct_of
 from lakekeeper_delta.columns import Found, indexed, physical_step
-from lakekeeper_delta.commit import attempt, commit_tags
+from lakekeeper_delta.commit import attempt, commit_tags, preparing
 from lakekeeper_delta.file_marks import vector_id
 from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.known_state import add_files, all_files, live_add_files
@@ -154,7 +154,7 @@ class DeltaStatistics:
     def commit(self, computed: Computed, run_id: str) -> int | None:
         """See ``spi.Statistics.commit``. By Delta's rules, a commit that removes one of the files first wins."""
         log, described = self._log, computed.native
-        try:
+        with preparing(log, "the statistics"):
             now = self._newest()
             if (now.table_uuid, now.schema_id) != (described.state.table_uuid, described.state.schema_id):
                 return None
@@ -169,10 +169,6 @@ class DeltaStatistics:
             transaction.trackFilesRead(log.scala_seq(live))
             operation = getattr(log.delta, "DeltaOperations$ComputeStats")(log.jvm.seq([]))
             tags = commit_tags(log, now, run_id)
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise Rejected(f"{log.name}: the statistics could not be prepared ({reason(error)})") from error
         return attempt(log, transaction, now, actions, operation, tags, run_id)
 
     def _live(self, now: State, stats: Mapping[str, tuple[str, str]]) -> list[Any]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.errors import Conflict, LakekeeperError, OptionError, Rejected, reason
+from lakekeeper.errors import Conflict, OptionError
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper_iceberg.changes import ancestors
-from lakekeeper_iceberg.commit import require_newest, swap
+from lakekeeper_iceberg.commit import preparing, require_newest, swap
 from lakekeeper_iceberg.keys import Field, SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 
@@ -189,26 +189,20 @@ class IcebergStatistics:
         """See ``spi.Statistics.commit``. None if the snapshot has expired. The log does not record ``run_id``."""
         made: _Made = computed.native
         with self.lock(made.due.table_uuid):
-            table = self.table()
-            base = table.operations().current()
-            self._require_same(base, made.due)
-            require_newest(self.jvm, self.name, table)
-            if base.snapshot(made.due.snapshot) is None:
-                return None
-            self._require_no_less(base, made)
-            try:
+            with preparing(self.name):
+                table = self.table()
+                base = table.operations().current()
+                self._require_same(base, made.due)
+                require_newest(self.jvm, self.name, table)
+                if base.snapshot(made.due.snapshot) is None:
+                    return None
+                self._require_no_less(base, made)
                 updated = self.jvm.api.TableMetadata.buildFrom(base)
                 if made.values is not None:
                     updated = updated.setStatistics(made.values)
                 if made.partitions is not None:
                     updated = updated.setPartitionStatistics(made.partitions)
                 updated = updated.build()
-            except LakekeeperError:
-                raise
-            except Exception as error:
-                raise Rejected(
-                    f"{self.name}: the statistics could not be prepared: {reason(error)}"
-                ) from error
             swap(self.name, "the statistics", table, base, updated)
         return made.due.snapshot
 

@@ -23,7 +23,7 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import SHORT_PAUSES, retried
+from lakekeeper.engine.retries import NOT_COMMITTED, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.errors import Conflict, Unknown
 from lakekeeper.spi import Adapter, Computed, Observer, Outdated, Runner
@@ -71,7 +71,10 @@ def compute_statistics(
 
 @dataclass(slots=True)
 class _Work:
-    """What one call has committed so far: one commit for each part of what was found."""
+    """What one call has committed so far: one commit for each part of what was found.
+
+    ``in_doubt``: an attempt of this part was sent, and its outcome is not known; an interrupt may come after it landed.
+    """
 
     adapter: Adapter[Any]
     runner: Runner[Any]
@@ -85,6 +88,7 @@ class _Work:
     read_bytes: int = 0
     lost: int = 0
     version: int | None = None
+    in_doubt: bool = False
     paths: list[str] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
 
@@ -111,7 +115,8 @@ class _Work:
             except (Halted, Unknown):
                 raise
             except BaseException:
-                statistics.discard(computed)
+                if not self.in_doubt:
+                    statistics.discard(computed)
                 raise
         if version is None:
             statistics.discard(computed)
@@ -126,17 +131,26 @@ class _Work:
             events, self.options, self.clock, "the commit of statistics", "the table is unchanged"
         )
         landed = partial(statistics.landed, computed, run_id)
+        self.in_doubt = False
+
+        def send() -> int | None:
+            self.in_doubt = True
+            try:
+                return statistics.commit(computed, run_id)
+            except NOT_COMMITTED:
+                self.in_doubt = False
+                raise
 
         def attempt() -> int | None:
             events.emit("before_commit", attempt=loop.lost, files=computed.files)
-            registration.require()
-            return statistics.commit(computed, run_id)
+            return sent(send, self.adapter.table, self.clock, registration.require)
 
         def after(lost: Conflict) -> int | Retry:
             try:
                 version = retried(landed, self.clock)
             except Exception as error:
                 raise self._unknown(run_id, lost) from error
+            self.in_doubt = version is not None
             return Retry() if version is None else version
 
         def settle(doubt: Unknown) -> int:

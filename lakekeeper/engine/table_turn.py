@@ -174,7 +174,17 @@ class TableTurn:
             if verb == EXPIRY and None in (options.lifecycle.column, options.lifecycle.retain_ms):
                 self.tasks[verb] = skipped(task, Reason.of(Code.NO_RULE))
             else:
-                self.tasks[verb] = self._planned(table, task)
+                self.tasks[verb] = self._planned_alone(table, task, now_ms)
+
+    def _planned_alone(self, table: Maintained, task: Task, now_ms: int) -> Task:
+        """As planned; a bad option of a verb that merges nothing, such as a lifecycle column, fails that verb alone."""
+        try:
+            return self._planned(table, task)
+        except OptionError as error:
+            if task.verb not in _OTHERS:
+                raise
+            self.errors.append(f"{task.verb}: {reason(error)}")
+            return failed(task, self.errors[-1], now_ms, 0)
 
     def _planned(self, table: Maintained, task: Task) -> Task:
         if task.verb == VACUUM:

@@ -13,7 +13,7 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.compute_statistics import compute_statistics
 from lakekeeper.engine.state.leases import registered
-from lakekeeper.errors import Conflict, Rejected, Unknown
+from lakekeeper.errors import Conflict, NotSent, Rejected, Unknown
 from lakekeeper.spi import Computed, Observer, Outdated
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.statistics import MemoryStatistics
@@ -145,10 +145,52 @@ def test_an_unknown_outcome_is_settled_by_the_log(scene: Scene) -> None:
     with pytest.raises(Unknown, match="the commit of statistics of run"):
         computed(other)
     assert lacking(other) == 6
-    other.adapter.faults.outcomes.append("rejected")
+    other.adapter.faults.outcomes.extend(["rejected"] * 3)  # a refusal is tried twice more
     with pytest.raises(Rejected):
         computed(other)
     assert lacking(other) == 6
+
+
+class Interrupted(MemoryStatistics):
+    """Ctrl-C arrives while an attempt is under way: py4j raises it once the call has returned."""
+
+    lands = True
+    discarded = 0
+
+    def commit(self, computed: Computed, run_id: str) -> int | None:
+        if self.lands:
+            super().commit(computed, run_id)
+        raise KeyboardInterrupt if self.lands else Rejected("db.t: refused")
+
+    def discard(self, computed: Computed) -> None:
+        Interrupted.discarded += 1
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_an_interrupt_deletes_no_file_that_the_table_may_name(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    monkeypatch.setattr(Interrupted, "lands", lands)
+    monkeypatch.setattr(Interrupted, "discarded", 0)
+    monkeypatch.setattr(type(scene.adapter), "statistics", property(Interrupted))
+    with pytest.raises(KeyboardInterrupt if lands else Rejected):
+        computed(scene)
+    assert (lacking(scene) == 0) == lands
+    assert Interrupted.discarded == (0 if lands else 1)
+
+
+@pytest.mark.parametrize(
+    "error", [NotSent("the log cannot be read"), Rejected("503")], ids=["not sent", "refused"]
+)
+def test_an_error_before_the_commit_was_sent_discards_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(Lost, "left", 2)
+    monkeypatch.setattr(Lost, "error", error)
+    monkeypatch.setattr(type(scene.adapter), "statistics", property(Lost))
+    report = computed(scene)
+    assert (report.conflicts, report.status, lacking(scene)) == (0, "done", 0)
+    assert len(scene.table.touched.data_reads) == 6
 
 
 def test_an_observer_that_raises_stops_it_as_a_crash_would(scene: Scene) -> None:

@@ -922,3 +922,23 @@ def test_a_heavy_task_that_fails_elsewhere_is_parked_and_stops_no_other_table() 
             ("compact", "done"),
         ]
         assert one.tasks[0].parked_until_ms > 0
+
+
+@pytest.mark.parametrize("verb", ["expire_rows", "compute_statistics"])
+def test_a_bad_option_of_a_verb_that_merges_nothing_fails_that_verb_alone(verb: str) -> None:
+    rule = {"lakekeeper.lifecycle.column": "gone", "lakekeeper.lifecycle.retain": "90d"}
+    table = FakeTable(rule, answers={"compact": report("compact", "committed")}, expired=2)
+
+    def refuse(**_: Any) -> Any:
+        raise OptionError("columns", "gone", "a column of the table")
+
+    setattr(table, verb, refuse)
+    (result,) = passed({"a": table}, settings=AutoSettings(("*",), (verb, "compact", "vacuum"), 900)).tables
+    assert result.status == "failed"
+    assert f"{verb}: OptionError: columns: got 'gone'" in str(result.reason)
+    assert table.verbs == ["compact", "vacuum", "empty_trash"]
+    assert {task.verb: task.state for task in result.tasks} == {
+        verb: "failed",
+        "compact": "done",
+        "vacuum": "skipped",
+    }

@@ -26,4 +26,5 @@ class LifecycleOptions:
         low=DAY_MS,
         high=36_500 * DAY_MS,
         scope="higher",
+        none_is_greatest=True,
     )

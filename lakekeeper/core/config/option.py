@@ -60,6 +60,7 @@ class Option:
                 session   call; a property is ignored
                 conf      neither: the value is fixed before any call; a property is ignored
     not_by_property   words that a property must not contain
+    none_is_greatest  None is above every number, such as a time that never ends; only a default None means "not set"
     """
 
     name: str
@@ -70,6 +71,7 @@ class Option:
     high: float | None = None
     scope: Scope = "any"
     not_by_property: tuple[str, ...] = ()
+    none_is_greatest: bool = False
     part: str = ""
     attribute: str = ""
     kind: type = str
@@ -123,10 +125,15 @@ class Option:
         """Whether a table property can move the value in one direction only."""
         return self.scope in ("lower", "higher", "fewer")
 
-    def tightened(self, value: Any, by: Any) -> Any:
-        """The tighter of ``value`` and ``by``; for lists, the words of ``value`` that are also in ``by``."""
+    def tightened(self, value: Any, by: Any, *, by_default: bool = False) -> Any:
+        """The tighter of ``value`` and ``by``; for lists, the words of ``value`` that are also in ``by``.
+
+        ``by_default``: ``value`` was not set by anyone.
+        """
         if self.scope == "fewer":
             return tuple(word for word in value if word in by)
+        if self.none_is_greatest and not (by_default and value is None) and None in (value, by):
+            return None
         if value is None or by is None:  # not set: the loosest value
             return by if value is None else value
         return min(value, by) if self.scope == "lower" else max(value, by)
@@ -184,7 +191,7 @@ class Option:
         return not self.choices or (bool(given) and set(given) <= set(self.choices))
 
 
-def option(
+def option(  # noqa: PLR0913 - each is a trait of an option
     name: str,
     default: T,
     doc: str,
@@ -194,9 +201,10 @@ def option(
     high: float | None = None,
     scope: Scope = "any",
     not_by_property: tuple[str, ...] = (),
+    none_is_greatest: bool = False,
 ) -> T:
     """The field of a settings class that holds this option."""
-    declared = Option(name, default, doc, unit, low, high, scope, not_by_property)
+    declared = Option(name, default, doc, unit, low, high, scope, not_by_property, none_is_greatest)
     return field(default=default, metadata={"option": declared})
 
 

@@ -129,7 +129,7 @@ def resolve(
     for name, (key, value) in set_here.items():
         option = lookup(name)
         if option.only_tightens and (origins[name] != "call" or name.startswith("auto.")):
-            tight = option.tightened(values[name], value)
+            tight = option.tightened(values[name], value, by_default=origins[name] == "default")
             if tight != value:
                 ignored[key] = _too_loose(option, value, tight)
             if tight != values[name]:

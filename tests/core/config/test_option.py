@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.config.option import Option
 from lakekeeper.core.config.options import OPTIONS, lookup, resolve
+from lakekeeper.core.units import DAY_MS
 
 # The table's owner alone sets the shape of its files and which of them are due. The operator sets how much is done, how
 # long it takes, what it may use and what it may delete; these options are not in this list.
@@ -119,10 +120,37 @@ def test_a_table_property_only_tightens(option: Option, data: st.DataObject) -> 
         against_a_call = "call" in given and not option.name.startswith("auto.")
         set_ = [value for value in (without, requested) if value is not None]
         tighter = SAFER[option.name](set_) if set_ else None
+        if option.name == "lifecycle.retain" and (requested is None or (without is None and given)):
+            tighter = None  # rows that never expire
         assert now == (without if against_a_call else tighter)
     else:
         assert now == without
     assert (f"lakekeeper.{option.name}" in resolved.ignored) >= (now != requested and "call" not in given)
+
+
+@pytest.mark.parametrize(
+    "conf, of_table, days",
+    [
+        (None, "90d", 90),
+        ("90d", None, 90),
+        ("90d", "30d", 90),
+        ("30d", "90d", 90),
+        ("90d", "none", None),
+        ("none", "1d", None),
+        (None, "none", None),
+        (None, None, None),
+    ],
+)
+def test_rows_that_never_expire_outlive_every_age(
+    conf: str | None, of_table: str | None, days: int | None
+) -> None:
+    """Loss L80: `none` is the longest time that rows can be kept."""
+    by_conf = {} if conf is None else {"spark.lakekeeper.lifecycle.retain": conf}
+    by_table = {} if of_table is None else {"lakekeeper.lifecycle.retain": of_table}
+    found = resolve(None, by_conf, by_table)
+    assert found.lifecycle.retain_ms == (None if days is None else days * DAY_MS)
+    raised = {("90d", "30d"), ("none", "1d")}
+    assert bool(found.ignored) == ((conf, of_table) in raised)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda o: o.name)
