@@ -29,7 +29,7 @@ sys.exit(1)
 _START = """
 import pathlib, sys
 import lakekeeper.spark.session as session
-session.prepare_environment = lambda: None
+session.prepare_environment = lambda master: None
 try:
     session.local_session(conf={"spark.hadoop.call.key": "SECRET-call", "spark.both": "call", "spark.jars": "a.jar"},
                           properties_file=pathlib.Path(sys.argv[1]) if sys.argv[1:] else None)
