@@ -108,6 +108,24 @@ def test_a_properties_file_replaces_spark_defaults(bare: Path) -> None:
     assert installation.user_confs({"spark.b": "2"}, Path("other.conf")) == {"spark.b": "2"}
 
 
+@pytest.mark.parametrize("option", ["--properties-file {}", "--properties-file={}"])
+def test_a_properties_file_of_the_environment_replaces_spark_defaults(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    (bare / "spark-defaults.conf").write_text("spark.a defaults\nspark.defaults 1\n")
+    file = tmp_path / "their own.conf"
+    file.write_text("spark.a file\nspark.b file\nspark.master yarn\nother x\n")
+    arguments = f"--conf spark.b=args {option.format(repr(str(file)))} pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    read = {"spark.a": "file", "spark.b": "args", "spark.master": "yarn"}
+    assert installation.user_confs({}) == read
+    assert installation.user_confs({"spark.b": "call"}) == {**read, "spark.b": "call"}
+    assert installation.user_confs({}, Path("other.conf")) == {"spark.b": "args"}
+    file.unlink()
+    with pytest.raises(AdapterError, match=r"their own\.conf cannot be read"):
+        installation.user_confs({})
+
+
 def test_the_configuration_of_spark_home_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR")
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))

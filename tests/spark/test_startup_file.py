@@ -100,6 +100,21 @@ def test_a_properties_file_is_read_in_place_of_the_defaults(started: Any, tmp_pa
     assert said["argv"][2:] == ["--name", "x", "pyspark-shell"]
 
 
+def test_a_properties_file_of_the_environment_wins_over_our_own_confs(started: Any, tmp_path: Path) -> None:
+    """But not over a given one."""
+    theirs, given = tmp_path / "theirs.conf", tmp_path / "given.conf"
+    theirs.write_text("spark.driver.memory 6g\nspark.master yarn\nspark.ui.enabled true\nspark.theirs 1\n")
+    given.write_text("spark.given 1\n")
+    arguments = f"--properties-file {theirs} pyspark-shell"
+    confs = started(arguments=arguments)["confs"]
+    assert (confs["spark.driver.memory"], confs["spark.master"]) == ("6g", "yarn")
+    assert (confs["spark.ui.enabled"], confs["spark.theirs"]) == ("true", "1")
+    assert "spark.hadoop.fs.s3a.secret.key" not in confs
+    confs = started(given, arguments=arguments)["confs"]
+    assert confs["spark.given"] == "1"
+    assert "spark.theirs" not in confs
+
+
 def test_arguments_of_the_environment_come_last_as_before(started: Any) -> None:
     said = started(arguments="--driver-memory 7g --conf 'spark.x=a b' pyspark-shell")
     assert said["argv"][2:] == ["--driver-memory", "7g", "--conf", "spark.x=a b", "pyspark-shell"]
