@@ -12,7 +12,8 @@ from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.errors import OptionError, reason
 
 _LOG = logging.getLogger("lakekeeper")
-_PATIENCE_S = 30.0
+PATIENCE_SECONDS = 30.0
+"""How long a command may run before it is killed."""
 
 
 class Alerts:
@@ -62,7 +63,7 @@ class Alerts:
             errors="replace",
             capture_output=True,
             check=True,
-            timeout=_PATIENCE_S,
+            timeout=PATIENCE_SECONDS,
         )
 
     def _why(self, error: Exception) -> str:
@@ -71,5 +72,5 @@ class Alerts:
         if isinstance(error, subprocess.CalledProcessError):
             return f"{program}: exit code {error.returncode}"
         if isinstance(error, subprocess.TimeoutExpired):
-            return f"{program}: still running after {_PATIENCE_S:g} s"
+            return f"{program}: still running after {PATIENCE_SECONDS:g} s"
         return reason(error)

@@ -69,7 +69,7 @@ URL = "https://hooks.example.com/services/T0/B0/webhook"
 def test_a_command_that_fails_is_a_warning_without_its_arguments(
     command: str, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert, "_PATIENCE_S", 0.5 if SLOW in command else 30.0)
+    monkeypatch.setattr(alert, "PATIENCE_SECONDS", 0.5 if SLOW in command else 30.0)
     with caplog.at_level(logging.WARNING, "lakekeeper"):
         Alerts(command).after(report("a"))
     assert "the alert command failed" in caplog.text
