@@ -98,35 +98,6 @@ def test_the_driver_of_a_cluster_is_not_bound_to_the_loopback_address(
         assert os.environ.get("SPARK_LOCAL_IP") == (before or expected)
 
 
-@pytest.mark.parametrize(
-    "arguments, conf, master",
-    [
-        ("", {}, "local[*]"),
-        ("--master yarn pyspark-shell", {}, "yarn"),
-        ("--conf spark.master=spark://a:7077 pyspark-shell", {}, "spark://a:7077"),
-        ("--master yarn pyspark-shell", {"spark.master": "local[2]"}, "local[2]"),
-    ],
-)
-def test_the_environment_is_prepared_for_the_master_of_the_users_confs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, conf: dict[str, str], master: str
-) -> None:
-    class Prepared(Exception):
-        """Ends the start of the session."""
-
-    def prepare(found: str) -> None:
-        raise Prepared(found)
-
-    monkeypatch.setattr(session, "prepare_environment", prepare)
-    monkeypatch.setattr(session, "_running", lambda: False)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
-    for name in ("MASTER", "PYSPARK_GATEWAY_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(Prepared) as prepared:
-        session.local_session(conf=conf)
-    assert prepared.value.args == (master,)
-
-
 @pytest.mark.spark
 def test_the_session_of_the_tests_is_complete(spark: SparkSession) -> None:
     assert session.missing(spark) == ()

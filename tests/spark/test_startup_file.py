@@ -22,14 +22,15 @@ _SUBMIT = """#!{python}
 import json, os, sys
 file = sys.argv[sys.argv.index("--properties-file") + 1] if "--properties-file" in sys.argv else None
 said = {{"argv": sys.argv[1:], "file": file, "mode": os.stat(file).st_mode if file else None}}
+said["prepared"] = os.environ.get("PREPARED_FOR")
 said["text"] = open(file).read() if file else ""
 json.dump(said, open({out!r}, "w"))
 sys.exit(1)
 """
 _START = """
-import pathlib, sys
+import os, pathlib, sys
 import lakekeeper.spark.session as session
-session.prepare_environment = lambda master: None
+session.prepare_environment = lambda master: os.environ.update(PREPARED_FOR=master)
 try:
     session.local_session(conf={"spark.hadoop.call.key": "SECRET-call", "spark.both": "call", "spark.jars": "a.jar"},
                           properties_file=pathlib.Path(sys.argv[1]) if sys.argv[1:] else None)
@@ -113,6 +114,20 @@ def test_a_properties_file_of_the_environment_wins_over_our_own_confs(started: A
     confs = started(given, arguments=arguments)["confs"]
     assert confs["spark.given"] == "1"
     assert "spark.theirs" not in confs
+
+
+@pytest.mark.parametrize(
+    "arguments, master",
+    [
+        ("pyspark-shell", "local[*]"),
+        ("--master yarn pyspark-shell", "yarn"),
+        ("--conf spark.master=spark://a:7077 pyspark-shell", "spark://a:7077"),
+    ],
+)
+def test_the_environment_is_prepared_for_the_master_of_the_users_confs(
+    started: Any, arguments: str, master: str
+) -> None:
+    assert started(arguments=arguments)["prepared"] == master
 
 
 def test_arguments_of_the_environment_come_last_as_before(started: Any) -> None:
