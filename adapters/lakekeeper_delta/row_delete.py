@@ -207,7 +207,12 @@ def _together(log: Log, prepared: Sequence[Prepared]) -> tuple[dict[str, _Gone],
 
 def _track_predicate(log: Log, state: State, transaction: Any, where: str) -> None:
     """Add the predicate to the transaction's reads, as Delta's own DELETE does."""
-    conditions = split_conjunction(log.jvm, table_frame(log, state), where)
+    try:
+        conditions = split_conjunction(log.jvm, table_frame(log, state), where)
+    except ValueError:
+        # Spark computes a part below the filter (in BETWEEN over an expression), which Delta's conflict checker cannot
+        # evaluate. A read of everything is stricter: the delete also loses to appends without a match, and runs again.
+        conditions = [log.jvm.view.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()]
     transaction.trackReadPredicates(log.jvm.seq(conditions), False, True)
 
 

@@ -29,7 +29,8 @@ def main(program: str) -> None:
     ours, sys.modules["__main__"] = sys.modules["__main__"], module
     module.__dict__["__lakekeeper_runner__"] = ours  # a module without references is cleared
     try:
-        code = compile(Path(program).read_bytes(), program, "exec")
+        # Otherwise the program inherits this module's __future__ imports, and sees its annotations as text.
+        code = compile(Path(program).read_bytes(), program, "exec", dont_inherit=True)
         exec(code, module.__dict__)  # noqa: S102 - the program that the user names
     except SystemExit as end:
         if not end.code:

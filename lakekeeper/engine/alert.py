@@ -6,27 +6,42 @@ import json
 import logging
 import shlex
 import subprocess
+from pathlib import Path
 
 from lakekeeper.core.scheduling.auto_report import AutoReport
-from lakekeeper.errors import reason
+from lakekeeper.errors import OptionError, reason
 
 _LOG = logging.getLogger("lakekeeper")
-_PATIENCE_S = 30.0
+PATIENCE_SECONDS = 30.0
+"""How long a command may run before it is killed."""
 
 
 class Alerts:
-    """Alerts of one service: one for each table and pattern, and another only after a recovery."""
+    """Alerts of one service: one for each table and pattern, and another only after a recovery.
+
+    Raises OptionError for a command that cannot be split into words.
+    """
 
     def __init__(self, command: str | None) -> None:
-        self._command = shlex.split(command) if command else []
+        try:
+            self._command = shlex.split(command) if command else []
+        except ValueError as error:
+            # Only its first word: an argument may be an address that is a secret.
+            first = f"{(command or '').split()[0]} ..."
+            expected = f"a command that a shell can split into words ({error})"
+            raise OptionError("auto.alert-command", first, expected) from error
         self._known: set[str] = set()
 
     def after(self, report: AutoReport) -> None:
-        """Run the command with what is newly wrong as JSON on its standard input; a failure is a warning."""
+        """Run the command with what is newly wrong as JSON on its standard input; a failure is a warning.
+
+        What the command failed to report is new in the next pass, too.
+        """
         tables = {t.table: t.to_dict() for t in report.tables if t.status in ("failed", "parked")}
         patterns = {p.pattern: p.to_dict() for p in report.patterns if p.status != "matched"}
-        new = (tables.keys() | patterns.keys()) - self._known
-        self._known = tables.keys() | patterns.keys()
+        wrong = tables.keys() | patterns.keys()
+        new = wrong - self._known
+        self._known &= wrong
         if not new or not self._command:
             return
         alert = {
@@ -34,13 +49,28 @@ class Alerts:
             "patterns": [plain for name, plain in patterns.items() if name in new],
         }
         try:
-            subprocess.run(
-                self._command,
-                input=json.dumps(alert),
-                text=True,
-                capture_output=True,
-                check=True,
-                timeout=_PATIENCE_S,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            _LOG.warning("the alert command failed: %s", reason(error))
+            self._run(json.dumps(alert))
+        except Exception as error:  # an alert must not end the service
+            _LOG.warning("the alert command failed: %s", self._why(error))
+        else:
+            self._known = wrong
+
+    def _run(self, text: str) -> None:
+        subprocess.run(
+            self._command,
+            input=text,
+            text=True,
+            errors="replace",
+            capture_output=True,
+            check=True,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def _why(self, error: Exception) -> str:
+        """The reason without the command's arguments, which the texts of these errors contain."""
+        program = Path(self._command[0]).name
+        if isinstance(error, subprocess.CalledProcessError):
+            return f"{program}: exit code {error.returncode}"
+        if isinstance(error, subprocess.TimeoutExpired):
+            return f"{program}: still running after {PATIENCE_SECONDS:g} s"
+        return reason(error)

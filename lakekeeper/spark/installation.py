@@ -21,6 +21,7 @@ from lakekeeper.spark import properties
 from lakekeeper.spark.lines import NEWEST
 
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
+PROPERTIES_FILE = "--properties-file"
 _DEFAULTS = "spark-defaults.conf"
 # Options of spark-submit that set a conf; all other options only affect how Spark starts.
 _OPTIONS = {
@@ -89,13 +90,32 @@ def configures_hive() -> bool:
 
 def defaults() -> dict[str, str]:
     """The confs of ``spark-defaults.conf``; empty without one. Raises AdapterError if it cannot be read."""
-    path = conf_dir() / _DEFAULTS
+    try:
+        return confs_of(conf_dir() / _DEFAULTS)
+    except AdapterError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return {}
+        raise
+
+
+def confs_of(path: Path) -> dict[str, str]:
+    """The confs of a properties file. Raises AdapterError if it cannot be read."""
     try:
         return properties.spark_only(properties.read(path))
-    except FileNotFoundError:
-        return {}
     except (OSError, UnicodeDecodeError) as error:
         raise AdapterError(f"{path} cannot be read: {error}") from error
+
+
+def split_arguments(arguments: str) -> tuple[list[str], Path | None]:
+    """Arguments of spark-submit without ``--properties-file``, and the file that it names."""
+    words, kept, named = iter(shlex.split(arguments)), [], None
+    for word in words:
+        option, equals, text = word.partition("=")
+        if option == PROPERTIES_FILE:
+            named = text if equals else next(words, "")
+        else:
+            kept.append(word)
+    return kept, Path(named) if named else None
 
 
 def submitted_options() -> dict[str, str]:
@@ -104,7 +124,7 @@ def submitted_options() -> dict[str, str]:
     confs, own = {}, {}
     for word in words:
         name, equals, text = word.partition("=")
-        takes_value = name in _OPTIONS or name in ("--conf", "-c", "--properties-file")
+        takes_value = name in _OPTIONS or name in ("--conf", "-c", PROPERTIES_FILE)
         value = text if equals and takes_value else next(words, "") if takes_value else ""
         if name in _OPTIONS:
             own[_OPTIONS[name]] = value
@@ -121,6 +141,11 @@ def environment_confs() -> dict[str, str]:
 
 
 def user_confs(given: Mapping[str, str], properties_file: Path | None = None) -> dict[str, str]:
-    """All confs of the user: ``given`` overrides PYSPARK_SUBMIT_ARGS, then the file, then the environment."""
-    file = {} if properties_file else defaults()
+    """All confs of the user: ``given`` overrides PYSPARK_SUBMIT_ARGS, then the file, then the environment.
+
+    ``given`` contains the confs of ``properties_file``. Without one, a file that PYSPARK_SUBMIT_ARGS names is read in
+    place of the defaults. Raises AdapterError if a file cannot be read.
+    """
+    _, named = split_arguments(os.environ.get(SUBMIT_ARGS, ""))
+    file = {} if properties_file else confs_of(named) if named else defaults()
     return environment_confs() | file | submitted_options() | dict(given)

@@ -21,6 +21,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,33 @@ _FINALIZER = "m\n"  # py4j releases a Java object during garbage collection, whe
 _current: Interrupts | None = None
 
 
+class Draining:
+    """Like ``threading.Event``, but a signal handler may set it while the same thread waits.
+
+    An event's lock is not reentrant: the handler would wait for the lock that the thread it interrupted holds.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._wake: SimpleQueue[None] = SimpleQueue()  # its put() is reentrant
+
+    def is_set(self) -> bool:
+        """Whether it is set; from then on, no wait takes time."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and end a wait; safe in a signal handler."""
+        self._is_set = True
+        self._wake.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, for at most this long; whether it is set. For one thread."""
+        if not self._is_set:
+            with contextlib.suppress(Empty):
+                self._wake.get(timeout=seconds)
+        return self._is_set
+
+
 class Interrupts:
     """A context in which SIGINT and SIGTERM raise KeyboardInterrupt in the main thread, between two Java calls.
 
@@ -56,7 +84,7 @@ class Interrupts:
         self._ending = threading.Lock()  # held by the thread that ends the process
         self._last_words = last_words
         self._stderr = 2
-        self._draining: threading.Event | None = None
+        self._draining: Draining | None = None
         self._main = threading.main_thread().ident
         self.calling = self.due = False
         self._over = threading.Event()
@@ -109,9 +137,9 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
-    def draining(self) -> Iterator[threading.Event]:
-        """A context in which the first signal only sets the event, and the second one interrupts."""
-        self._draining = threading.Event()
+    def draining(self) -> Iterator[Draining]:
+        """A context in which the first signal only sets what it yields, and the second one interrupts."""
+        self._draining = Draining()
         try:
             yield self._draining
         finally:

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-_KEY = re.compile(r"((?:[^\\\s=:]|\\.)+)(?:\s*[=:]\s*|\s+|$)", re.DOTALL)
+_BLANKS = " \t\f"  # Java's white space; lstrip() and \s of Python take further characters for it
+_KEY = re.compile(r"((?:[^\\ \t\f=:]|\\.)+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+|$)", re.DOTALL)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_TRIMMED = "".join(chr(code) for code in range(0x21) if chr(code) not in "\r\n")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _PLAIN = re.compile(r"[0-9A-Za-z._/-]")
@@ -29,19 +32,22 @@ def text_of(properties: Mapping[str, str]) -> str:
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
-    """(number of its first line, key, value) of each entry; values are trimmed, as in Spark."""
+    """(number of its first line, key, value) of each entry; values are trimmed, as in Spark.
+
+    Spark keeps line breaks at both ends: an escaped one may be the whole value, such as a delimiter of records.
+    """
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
         # A line may begin with a separator.
         key, rest = (match[1], line[match.end() :]) if match else ("", line)
-        yield number, _unescaped(key), _unescaped(rest).strip()
+        yield number, _unescaped(key), _unescaped(rest).strip(_TRIMMED)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and blank ones; a backslash at the end of a line joins it to the next."""
     start, joined = 0, ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        rest = line.lstrip()
+    for number, line in enumerate(_LINE_END.split(text), start=1):
+        rest = line.lstrip(_BLANKS)
         if not joined and (not rest or rest[0] in "#!"):
             continue
         start = start if joined else number

@@ -198,7 +198,14 @@ def _hashes(kind: DataType) -> bool:
         return all(_hashes(f.dataType) for f in kind.fields)
     if isinstance(kind, T.ArrayType):
         return _hashes(kind.elementType)
-    return not isinstance(kind, T.MapType | T.VariantType)
+    return not isinstance(kind, T.MapType) and not _is_variant(kind)
+
+
+def _is_variant(kind: DataType) -> bool:
+    """Whether a type is VARIANT, which PySpark 3.5 does not have."""
+    from pyspark.sql import types as T
+
+    return isinstance(kind, getattr(T, "VariantType", ()))
 
 
 def _text(value: Column, kind: DataType) -> Column:
@@ -240,7 +247,7 @@ def spelling_of(value: Column, kind: DataType) -> Column:
         return F.hex(value)
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(value).cast("string")
-    if isinstance(kind, T.VariantType):
+    if _is_variant(kind):
         return F.concat(F.schema_of_variant(value), F.lit("="), F.to_json(value))
     if isinstance(kind, T.StringType | T.CharType | T.VarcharType):
         return value.cast("string")

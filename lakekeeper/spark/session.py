@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -93,8 +94,8 @@ def local_session(
         warehouse.mkdir(parents=True, exist_ok=True)
     if running:
         return _take_over(named | dict(conf or {}))
-    prepare_environment()
     given = _given(conf or {}, properties_file, master)
+    prepare_environment(given.get("spark.master", master))
     settings = session_confs(
         named,
         given,
@@ -251,12 +252,16 @@ def _take_over(wanted: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def prepare_environment() -> None:
-    """Set what a JVM reads when it starts: JAVA_HOME, and the address that Spark binds to."""
+def prepare_environment(master: str) -> None:
+    """Set what a JVM reads when it starts: JAVA_HOME, and the address that Spark binds to.
+
+    On a cluster, the executors connect to that address, which Spark finds by the host name.
+    """
     # Otherwise Spark's Python workers run the `python3` of PATH, which lacks the packages of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Containers often have a host name that does not resolve.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master.startswith("local") or not _resolves(socket.gethostname()):
+        # Containers often have a host name that does not resolve.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if _submitted():
         return
     java = usable_java()
@@ -267,6 +272,14 @@ def prepare_environment() -> None:
         raise AdapterError(f"Spark needs Java {versions}, found {what}; on Debian and Ubuntu: {INSTALL}")
     if java != effective_java():
         os.environ["JAVA_HOME"] = java.home
+
+
+def _resolves(host: str) -> bool:
+    try:
+        socket.gethostbyname(host)
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OPTION = "vacuum.streaming-checkpoints"
+_DELTA = "reservoirId"  # the key of the table's uuid in an offset of Delta's source
 _EMPTY = -1  # Iceberg's source started on a table without a snapshot
 
 
@@ -56,7 +57,7 @@ def _offsets(folder: _Folder) -> list[str]:
         return [folder.text("offsets", str(max(done)))]
     begun = [("sources", source, "offsets", "0") for source in folder.names("sources")]
     texts = [folder.text(*steps) for steps in begun if folder.has(*steps)]
-    if not texts:
+    if not texts or _names_delta(folder):
         raise OptionError(
             _OPTION,
             folder.name,
@@ -64,6 +65,11 @@ def _offsets(folder: _Folder) -> list[str]:
             "version from which it reads is not known",
         )
     return texts
+
+
+def _names_delta(folder: _Folder) -> bool:
+    """Whether the first batch is planned and reads a Delta table, beside which an Iceberg source proves nothing."""
+    return folder.has("offsets", "0") and _DELTA in folder.text("offsets", "0")
 
 
 class _Folder:
@@ -117,7 +123,7 @@ def _found(plain: Any) -> Iterator[tuple[str, int | None]]:
     if not isinstance(plain, dict):
         return
     if isinstance(plain.get("reservoirVersion"), int):
-        yield str(plain.get("reservoirId", "")), int(plain["reservoirVersion"])
+        yield str(plain.get(_DELTA, "")), int(plain["reservoirVersion"])
     elif isinstance(plain.get("snapshot_id"), int):
         number = int(plain["snapshot_id"])
         yield "", None if number == _EMPTY else number

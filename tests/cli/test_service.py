@@ -24,6 +24,7 @@ from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.errors import NotFound
 from lakekeeper.recording import FleetMemory
 from lakekeeper.spark.identifiers import Expanded
+from lakekeeper.spark.interrupts import Draining
 
 
 class Opened:
@@ -98,7 +99,7 @@ def test_the_command_remembers_as_long_as_it_runs(
 ) -> None:
     monkeypatch.setattr(Setup, "session", lambda _: None)
     passes = iter([False, False, True])  # the results of the waits between passes; True stops the service
-    monkeypatch.setattr("threading.Event.wait", lambda *_: next(passes))
+    monkeypatch.setattr(Draining, "wait", lambda *_: next(passes))
     code = repeat(Setup(quiet=True), ("a", "b"), every=None if once else "30s", once=once, dry_run=False)
     assert code == 1
     memories = {(name, id(backoff)) for name, backoff in opened.given}

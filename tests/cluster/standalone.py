@@ -29,7 +29,7 @@ BOUND = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
 
 def environment() -> dict[str, str]:
     """The environment of the cluster's processes and of the programs that use it: executors import lakekeeper, too."""
-    prepare_environment()
+    prepare_environment("local[*]")
     return {
         **os.environ,
         "PYTHONPATH": f"{HOME}{os.pathsep}{HOME / 'adapters'}",

@@ -243,6 +243,36 @@ def test_the_isolation_level_decides_on_appends(
     assert leftovers(scene) == set()
 
 
+@MODES
+@pytest.mark.parametrize(
+    "where",
+    [
+        "date(timestamp_seconds(k * 86400)) BETWEEN DATE '1970-01-03' AND DATE '1970-01-06'",
+        "year(timestamp_seconds(k * 10000000)) BETWEEN 1971 AND 1972",
+        "k % 10 BETWEEN 2 AND 4",
+        "upper(v) BETWEEN 'V1' AND 'V3'",
+        "k < 9 AND NOT k % 4 BETWEEN 1 AND 2",
+    ],
+)
+def test_predicates_of_which_spark_computes_a_part_below_the_filter(
+    scene: Scene, properties: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside an append, too: the delete loses to one within its commit, for it has read the whole table."""
+    filled(scene, properties)
+    adapter, snapshot, held = found(scene, where)
+    left, real = ["INSERT INTO {t} VALUES (3, 'v2')"], commit_tags
+
+    def late(*args: Any) -> Any:
+        if left:
+            scene.run(left.pop())
+        return real(*args)
+
+    monkeypatch.setattr(row_delete, "commit_tags", late)
+    with pytest.raises(Conflict, match="ConcurrentAppend"):
+        delete(adapter, snapshot, [held], where)
+    deleted(scene, where)
+
+
 def test_blind_appends_count_as_later_if_the_table_permits_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,9 @@ import pytest
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, PatternResult, TableResult
+from lakekeeper.engine import alert
 from lakekeeper.engine.alert import Alerts
+from lakekeeper.errors import OptionError
 
 WHY = Reason.of(Code.FAILED, error="boom")
 
@@ -46,13 +48,70 @@ def test_without_a_problem_nothing_is_started(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def python(program: str, *arguments: str) -> str:
+    return shlex.join([sys.executable, "-c", program, *arguments])
+
+
+SLOW = "import time; time.sleep(30)"
+URL = "https://hooks.example.com/services/T0/B0/webhook"
+
+
 @pytest.mark.parametrize(
-    "command", ["/no/such/command", f"{shlex.quote(sys.executable)} -c 'raise SystemExit(3)'"]
+    "command, why",
+    [
+        (f"/no/such/command {URL}", "/no/such/command"),
+        (python("raise SystemExit(3)", URL), f"{Path(sys.executable).name}: exit code 3"),
+        (python(r"import os; os.write(1, b'\xff'); raise SystemExit(4)", URL), "exit code 4"),
+        (python(SLOW, URL), f"{Path(sys.executable).name}: still running after 0.5 s"),
+        (f"'a\0b' {URL}", "null byte"),
+    ],
 )
-def test_a_command_that_fails_is_a_warning(command: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_command_that_fails_is_a_warning_without_its_arguments(
+    command: str, why: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert, "PATIENCE_SECONDS", 0.5 if SLOW in command else 30.0)
     with caplog.at_level(logging.WARNING, "lakekeeper"):
         Alerts(command).after(report("a"))
     assert "the alert command failed" in caplog.text
+    assert why in caplog.text
+    assert "webhook" not in caplog.text
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_output_that_is_not_text_does_no_harm(stream: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "lakekeeper"):
+        Alerts(python(f"import sys; sys.{stream}.buffer.write(bytes([255, 254]))")).after(report("a"))
+    assert caplog.text == ""
+
+
+def test_an_alert_that_failed_is_repeated(tmp_path: Path) -> None:
+    """With what is still wrong then; a table that recovered meanwhile is not in it."""
+    out, program = tmp_path / "alerts", "import sys; open(sys.argv[1], 'r+').write(sys.stdin.read())"
+    alerts = Alerts(python(program, str(out)))
+    alerts.after(report("a", "b"))
+    out.touch()
+    alerts.after(report("a", "c"))
+    received = json.loads(out.read_text())
+    assert [t["table"] for t in received["tables"]] == ["a", "c"]
+
+
+def test_what_recovered_while_alerts_fail_is_reported_when_it_fails_again(tmp_path: Path) -> None:
+    out, program = tmp_path / "alerts", "import sys; open(sys.argv[1], 'r+').write(sys.stdin.read())"
+    alerts = Alerts(python(program, str(out)))
+    out.touch()
+    alerts.after(report("a"))
+    out.unlink()
+    alerts.after(report("b"))
+    out.touch()
+    alerts.after(report("a", "b"))
+    assert [t["table"] for t in json.loads(out.read_text())["tables"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", [f'notify "{URL}', "it's", "notify \\"])
+def test_a_command_that_cannot_be_split_is_an_option_error(command: str) -> None:
+    with pytest.raises(OptionError, match=r"auto\.alert-command") as error:
+        Alerts(command)
+    assert "webhook" not in str(error.value)
 
 
 def test_no_shell_reads_the_command(tmp_path: Path) -> None:

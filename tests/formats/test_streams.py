@@ -201,6 +201,43 @@ def test_an_invalid_checkpoint_stops_the_vacuum(stream: Stream, tmp_path: Path, 
     assert stream.lake.on_disk(stream.name) == before
 
 
+def test_a_first_batch_of_both_formats_stops_the_vacuum(stream: Stream, tmp_path: Path) -> None:
+    """Only Iceberg's source records where it starts; the version that the Delta source needs is unknown."""
+    folder = tmp_path / "both"
+    delta: dict[str, Any] = {
+        "sourceVersion": 1,
+        "reservoirId": "u",
+        "reservoirVersion": 1,
+        "index": -1,
+        "isStartingVersion": True,
+    }
+    iceberg: dict[str, Any] = {"version": 1, "snapshot_id": 17, "position": 0, "scan_all_files": False}
+    for place, offsets in {"offsets": [iceberg, delta], "sources/0/offsets": [iceberg]}.items():
+        (folder / place).mkdir(parents=True)
+        lines = ["v1", '{"batchWatermarkMs":0}', *map(json.dumps, offsets)]
+        (folder / place / "0").write_text("\n".join(lines))
+    replace_files(stream)
+    before = stream.lake.on_disk(stream.name)
+    with pytest.raises(OptionError, match=r"has not done its first batch"):
+        vacuum(stream, folder)
+    assert stream.lake.on_disk(stream.name) == before
+
+
+def test_the_checkpoint_of_an_iceberg_stream_is_refused_on_a_delta_table(
+    stream: Stream, tmp_path: Path
+) -> None:
+    if stream.lake.iceberg:
+        return
+    folder = tmp_path / "iceberg"
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    (folder / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    offset = {"version": 1, "snapshot_id": 1, "position": 0, "scan_all_files": False}
+    (folder / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n' + json.dumps(offset))
+    with pytest.raises(OptionError, match="of another table"):
+        vacuum(stream, folder)
+
+
 @pytest.mark.delta
 def test_the_checkpoint_of_another_table_is_refused(stream: Stream, tmp_path: Path) -> None:
     if stream.lake.iceberg:  # its offsets do not identify the table

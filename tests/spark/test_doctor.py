@@ -77,7 +77,7 @@ def test_a_supported_java_elsewhere_is_advised_and_used(
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setattr(java_runtime, "JAVA_HOMES", (str(tmp_path / "jvm"),))
     assert _by_name(doctor.examine())["java"].advice == f"export JAVA_HOME={good}"
-    session.prepare_environment()
+    session.prepare_environment("local[*]")
     assert os.environ["JAVA_HOME"] == str(good)
 
 

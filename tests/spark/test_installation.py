@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark import installation, properties
@@ -41,6 +43,47 @@ def test_a_properties_file_is_read_as_java_reads_it() -> None:
     ]
 
 
+# A line and its value: what Java and Spark take for white space and for the end of a line.
+VALUES = {
+    r"spark.a=\n": "\n",
+    r"spark.a \r": "\r",
+    r"spark.a=\r\n": "\r\n",
+    r"spark.a: \n \t": "\n",
+    r"spark.a=\t\f\u0000x\u0001\u0020": "x",
+    r"spark.a=\t": "",
+    "spark.a=\xa0x\xa0": "\xa0x\xa0",
+    "spark.a=\u2003x": "\u2003x",
+    "spark.a=x\x0by": "x\x0by",
+    "spark.a=x\fy": "x\fy",
+    "spark.a=x\x1cy": "x\x1cy",
+    "spark.a=x\x85y": "x\x85y",
+    "spark.a=x\u2028y": "x\u2028y",
+    "spark.a=x\ry": "x",
+    "spark.a=x\r\n": "x",
+    "\fspark.a\f=\fx\f": "x",
+    "spark.a\tx y": "x y",
+    "spark.a=x\\\r\n\f\ty": "xy",
+    "spark.a=x\\\ry": "xy",
+}
+
+
+@pytest.mark.parametrize("text", VALUES, ids=ascii)
+def test_white_space_and_line_ends_are_those_of_java(text: str) -> None:
+    found = {key: value for _, key, value in properties.entries(text)}
+    assert found["spark.a"] == VALUES[text]
+    assert next(line for line, _, _ in properties.entries(f"#\r\n{text}")) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("text", VALUES, ids=ascii)
+def test_spark_reads_the_same(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_bytes(text.encode())
+    jvm: Any = spark.sparkContext._jvm
+    assert jvm.org.apache.spark.util.Utils.getPropertiesFromFile(str(file)).apply("spark.a") == VALUES[text]
+    assert properties.read(file)["spark.a"] == VALUES[text]
+
+
 def test_later_sources_win(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (bare / "spark-defaults.conf").write_text(
         "spark.driver.memory 5g\nspark.a file\nspark.b file\nspark.c file\nother x\n"
@@ -63,6 +106,24 @@ def test_later_sources_win(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_properties_file_replaces_spark_defaults(bare: Path) -> None:
     (bare / "spark-defaults.conf").write_text("spark.a 1\n")
     assert installation.user_confs({"spark.b": "2"}, Path("other.conf")) == {"spark.b": "2"}
+
+
+@pytest.mark.parametrize("option", ["--properties-file {}", "--properties-file={}"])
+def test_a_properties_file_of_the_environment_replaces_spark_defaults(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    (bare / "spark-defaults.conf").write_text("spark.a defaults\nspark.defaults 1\n")
+    file = tmp_path / "their own.conf"
+    file.write_text("spark.a file\nspark.b file\nspark.master yarn\nother x\n")
+    arguments = f"--conf spark.b=args {option.format(repr(str(file)))} pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    read = {"spark.a": "file", "spark.b": "args", "spark.master": "yarn"}
+    assert installation.user_confs({}) == read
+    assert installation.user_confs({"spark.b": "call"}) == {**read, "spark.b": "call"}
+    assert installation.user_confs({}, Path("other.conf")) == {"spark.b": "args"}
+    file.unlink()
+    with pytest.raises(AdapterError, match=r"their own\.conf cannot be read"):
+        installation.user_confs({})
 
 
 def test_the_configuration_of_spark_home_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -214,6 +216,38 @@ def test_while_draining_the_first_signal_is_only_recorded(guarded: Interrupts) -
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert guarded.signal == signal.SIGINT
+
+
+WAITS = """
+import random, signal, sys
+from lakekeeper.spark.interrupts import Interrupts
+
+for n in range(3000):
+    with Interrupts() as made, made.draining() as stopped:
+        # Between 1 and 100 microseconds, so that signals also arrive while the wait begins and while it ends.
+        signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGTERM))
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1e-4))
+        while not stopped.wait(2e-5):
+            pass
+        assert stopped.is_set() and stopped.wait(60) and made.signal == 0
+print("done")
+"""
+
+
+def test_a_signal_at_any_point_of_a_wait_ends_it() -> None:
+    """The lock of an Event is not reentrant: its set() in a handler could wait forever for the wait()."""
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_wait_ends_by_itself(guarded: Interrupts) -> None:
+    with guarded.draining() as stopped:
+        assert not stopped.wait(0.01)
+        assert not stopped.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped.wait(60)
 
 
 def test_another_thread_than_the_main_one_sets_no_handler() -> None:

@@ -163,6 +163,16 @@ def test_a_program_ends_as_under_python(shell: Shell, program: str, code: int, e
         assert done.stderr == plain.stderr
 
 
+def test_annotations_of_a_program_are_objects_unless_it_says_otherwise(shell: Shell) -> None:
+    """Spark infers the kind of a pandas UDF from them."""
+    program = "def plus_one(x: int) -> int: ...\nprint(plus_one.__annotations__)"
+    for text in (program, f"from __future__ import annotations\n{program}"):
+        done = shell.run(text)
+        file = shell.home / "program.py"
+        plain = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
+        assert done.stdout == plain.stdout, done.stderr
+
+
 def test_invalid_settings_are_refused_before_the_program_starts(shell: Shell) -> None:
     done = shell.run("print('started')", confs={"spark.lakekeeper.auto.enabled": "true"})
     assert (done.returncode, done.stdout) == (2, "")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +63,39 @@ def test_given_jars_replace_the_download() -> None:
     confs = session_confs.session_confs({}, {"spark.jars": "a.jar"}, spark=NEWEST.spark)
     assert "spark.jars.packages" not in confs
     assert confs["spark.jars"] == "a.jar"
+
+
+@pytest.mark.parametrize(
+    "master, resolves, expected",
+    [
+        ("local", True, "127.0.0.1"),
+        ("local[*]", True, "127.0.0.1"),
+        ("local-cluster[2,1,1024]", True, "127.0.0.1"),
+        ("spark://10.0.0.1:7077", True, None),
+        ("yarn", True, None),
+        ("k8s://https://cluster", True, None),
+        ("yarn", False, "127.0.0.1"),
+    ],
+)
+def test_the_driver_of_a_cluster_is_not_bound_to_the_loopback_address(
+    monkeypatch: pytest.MonkeyPatch, master: str, resolves: bool, expected: str | None
+) -> None:
+    def address(host: str) -> str:
+        if not resolves:
+            raise socket.gaierror(-2, "Name or service not known")
+        return "10.0.0.2"
+
+    monkeypatch.setattr(socket, "gethostbyname", address)
+    for name in ("usable_java", "effective_java"):
+        monkeypatch.setattr(session, name, lambda: "java")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    for before in (None, "10.0.0.3"):
+        monkeypatch.setenv("SPARK_LOCAL_IP", "")
+        del os.environ["SPARK_LOCAL_IP"]
+        if before:
+            os.environ["SPARK_LOCAL_IP"] = before
+        session.prepare_environment(master)
+        assert os.environ.get("SPARK_LOCAL_IP") == (before or expected)
 
 
 @pytest.mark.spark

@@ -22,14 +22,15 @@ _SUBMIT = """#!{python}
 import json, os, sys
 file = sys.argv[sys.argv.index("--properties-file") + 1] if "--properties-file" in sys.argv else None
 said = {{"argv": sys.argv[1:], "file": file, "mode": os.stat(file).st_mode if file else None}}
+said["prepared"] = os.environ.get("PREPARED_FOR")
 said["text"] = open(file).read() if file else ""
 json.dump(said, open({out!r}, "w"))
 sys.exit(1)
 """
 _START = """
-import pathlib, sys
+import os, pathlib, sys
 import lakekeeper.spark.session as session
-session.prepare_environment = lambda: None
+session.prepare_environment = lambda master: os.environ.update(PREPARED_FOR=master)
 try:
     session.local_session(conf={"spark.hadoop.call.key": "SECRET-call", "spark.both": "call", "spark.jars": "a.jar"},
                           properties_file=pathlib.Path(sys.argv[1]) if sys.argv[1:] else None)
@@ -40,6 +41,7 @@ VALUES = {
     "spark.equals": "a=b:c",
     "spark.comment": "# no ! comment",
     "spark.path": r"C:\temp\new\\",
+    "spark.delimiter": "\n",
     "spark.lines": "one\ntwo\r\n\tthree\f",
     "spark.letters": "né € 😀 \u2028 \x85 \x00",
     "spark.blank": "",
@@ -99,6 +101,35 @@ def test_a_properties_file_is_read_in_place_of_the_defaults(started: Any, tmp_pa
     assert said["argv"][2:] == ["--name", "x", "pyspark-shell"]
 
 
+def test_a_properties_file_of_the_environment_wins_over_our_own_confs(started: Any, tmp_path: Path) -> None:
+    """But not over a given one."""
+    theirs, given = tmp_path / "theirs.conf", tmp_path / "given.conf"
+    theirs.write_text("spark.driver.memory 6g\nspark.master yarn\nspark.ui.enabled true\nspark.theirs 1\n")
+    given.write_text("spark.given 1\n")
+    arguments = f"--properties-file {theirs} pyspark-shell"
+    confs = started(arguments=arguments)["confs"]
+    assert (confs["spark.driver.memory"], confs["spark.master"]) == ("6g", "yarn")
+    assert (confs["spark.ui.enabled"], confs["spark.theirs"]) == ("true", "1")
+    assert "spark.hadoop.fs.s3a.secret.key" not in confs
+    confs = started(given, arguments=arguments)["confs"]
+    assert confs["spark.given"] == "1"
+    assert "spark.theirs" not in confs
+
+
+@pytest.mark.parametrize(
+    "arguments, master",
+    [
+        ("pyspark-shell", "local[*]"),
+        ("--master yarn pyspark-shell", "yarn"),
+        ("--conf spark.master=spark://a:7077 pyspark-shell", "spark://a:7077"),
+    ],
+)
+def test_the_environment_is_prepared_for_the_master_of_the_users_confs(
+    started: Any, arguments: str, master: str
+) -> None:
+    assert started(arguments=arguments)["prepared"] == master
+
+
 def test_arguments_of_the_environment_come_last_as_before(started: Any) -> None:
     said = started(arguments="--driver-memory 7g --conf 'spark.x=a b' pyspark-shell")
     assert said["argv"][2:] == ["--driver-memory", "7g", "--conf", "spark.x=a b", "pyspark-shell"]
@@ -123,7 +154,7 @@ def test_every_value_survives_the_file() -> None:
     text = properties.text_of(VALUES)
     assert text.isascii()
     assert {key: value for _, key, value in properties.entries(text)} == {
-        key: value.strip() for key, value in VALUES.items()
+        key: value.strip(" \t\f\x00") for key, value in VALUES.items()
     }
 
 

@@ -309,10 +309,12 @@ def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
 def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
     """The versions from which a stream continues, and all later ones in their lines.
 
-    A stream reads what each commit added, version by version, even files that a later commit replaced.
+    A stream reads what each commit added, version by version, even files that a later commit replaced. Offsets of
+    linear tables name their table, so one that does not is of another table.
     """
     known = {v.id for v in versions.items}
-    ours = [version for uuid, version in stream.positions if uuid in ("", versions.table_uuid)]
+    names = (versions.table_uuid,) if versions.linear else ("", versions.table_uuid)
+    ours = [version for uuid, version in stream.positions if uuid in names]
     starts = [version for version in ours if version is not None]
     if len(starts) < len(ours):
         return known

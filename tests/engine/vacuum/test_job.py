@@ -61,7 +61,7 @@ def test_held_versions_stay(table: MemoryTable, who: str) -> None:
     elif who == "caller":
         wanted["named"] = {2}
     elif who == "stream":
-        wanted["streams"] = (Stream("/checkpoint", (("", 2),)),)
+        wanted["streams"] = (Stream("/checkpoint", ((table.uuid, 2),)),)
     else:
         reading = intent(table, read_version=2)
         register(MemoryAdapter(table).notes, "t", reading, Clock(lambda: table.now_ms))
