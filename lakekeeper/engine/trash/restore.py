@@ -29,7 +29,7 @@ from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown, Unsupported
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -269,7 +269,22 @@ class _Restore:
                 f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
                 "read to be restored; nothing was committed"
             )
+        self._require_as_dropped(read, exact=bool((dropped.live_rows >= 0).all()))
         return copies
+
+    def _require_as_dropped(self, read: int, *, exact: bool) -> None:
+        """Raise Unsupported if other rows match now than those that the drop removed, by their number."""
+        entry = self.entry
+        # A session of another time zone reads other rows into the same text, and rows that were added while the
+        # drop searched are in the version before it, but were not removed.
+        if exact and entry.rows and read != entry.rows:
+            raise Unsupported(
+                self.adapter.table,
+                f"a restore of {read:,} rows of a drop that removed {entry.rows:,}",
+                f"'{entry.where}' matches other rows now than the drop removed, so nothing was committed, and the "
+                f"entry '{entry.name}' is kept. Restore it in a session with the time zone of the drop; if rows were "
+                f"added while it ran, read the dropped ones from version {entry.version}",
+            )
 
     def _found(self, then: Snapshot, paths: Sequence[str]) -> Held[Any]:
         found = self.adapter.deletes.find(then, self.entry.where, paths)

@@ -24,6 +24,7 @@ from lakekeeper.errors import (
     Unsupported,
 )
 from lakekeeper.spi import Commit
+from lakekeeper.testing import deletes, memory
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.restores import MemoryRestores
@@ -285,3 +286,28 @@ def test_the_history_that_would_show_an_earlier_restore_is_gone(scene: Scene) ->
     with pytest.raises(Rejected, match="expired"):
         back(scene)
     assert scene.table.current.number == version
+
+
+@pytest.mark.parametrize("now", ["k < 12", "k < 22"])
+def test_a_predicate_that_matches_other_rows_than_it_did_is_refused(
+    monkeypatch: pytest.MonkeyPatch, now: str
+) -> None:
+    """As ``ts < '2024-01-01'`` does in a session of another time zone."""
+    scene = two_days()
+    drop(scene, "k < 20")
+    after = rows(scene)
+    for module in (deletes, memory):
+        parse = module.parse
+        monkeypatch.setattr(module, "parse", lambda _, known, parse=parse: parse(now, known))
+    with pytest.raises(Unsupported, match=r"rows of a drop that removed 3"):
+        back(scene)
+    assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
+
+
+def test_rows_that_were_added_while_the_drop_searched_are_not_doubled() -> None:
+    scene = two_days(Settings(serializable=False))
+    drop(scene, observer=once_at("before_commit", lambda: scene.table.append([{"day": 1, "k": 19}])))
+    after = rows(scene)
+    with pytest.raises(Unsupported, match="a restore of 4 rows of a drop that removed 3"):
+        back(scene)
+    assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
