@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.block_changes import only_blocks
-from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.commit import attempt, commit_tags, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _IDENTITY = "delta.identity.allowExplicitInsert"
 _KEPT_TOKENS = "delta.settransactionretentionduration"
+_RESTORE = "RESTORE"
 _VERSION = 1  # version of the SetTransaction whose application id is a run id
 
 
@@ -53,9 +55,11 @@ class DeltaRestores:
     def before(self, version: int, where: str) -> Snapshot:
         """The version before ``version``, with the columns that the delete saw."""
         log = self._log
-        state = log.at(version - 1, log.latest().table_uuid)
+        now = log.latest()
+        state = log.at(version - 1, now.table_uuid)
         check(log.jvm, table_frame(log, state), where, steady=True)
         blocks, paths = read_blocks(log, state, None, []), matching(log, state, where)
+        _refuse_returned(log, blocks, version, now)
         return Snapshot(
             table=log.name,
             format="delta",
@@ -166,6 +170,29 @@ def _rows(
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
+def _refuse_returned(log: Log, before: BlockSet, version: int, now: State) -> None:
+    """Raise Unsupported if a RESTORE since has brought back files, or deleted rows, that ``version`` removed."""
+    since = commits_between(log, version, now.version).winners
+    restored = next((winner for winner in since if winner.operation == _RESTORE), None)
+    if restored is None:
+        return
+    then, dropped, live = (
+        dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
+        for blocks in (
+            before,
+            *(read_blocks(log, at, None, []) for at in (log.at(version, now.table_uuid), now)),
+        )
+    )
+    removed = [path for path, deletes in then.items() if dropped.get(path) != deletes]
+    if any(path in live and live[path] != dropped.get(path) for path in removed):
+        raise Unsupported(
+            log.name,
+            f"{restored} after the drop, which may have brought its rows back",
+            "a restore would add them a second time; nothing was written. Empty the trash if they are there, else read "
+            f"them from version {version - 1}",
+        )
+
+
 def _refuse_changed(log: Log, was: State, now: State) -> None:
     """Raise Unsupported for columns whose values cannot be restored unchanged, NotFound for a recreated table."""
     if was.table_uuid != now.table_uuid:
@@ -178,6 +205,13 @@ def _refuse_changed(log: Log, was: State, now: State) -> None:
                 f"GENERATED ALWAYS AS IDENTITY (column {field['name']})",
                 f"{advice}{was.version}",
             )
+    if _partitioned_by(was) != _partitioned_by(now):
+        # Values of partition columns are in the log, and those of other columns in the files.
+        raise Unsupported(
+            log.name,
+            f"partitioning by {_listed(now)}, which was by {_listed(was)}",
+            f"{advice}{was.version}",
+        )
     types = {path: kind for path, (_, kind) in _columns(now.schema)}
     for path, (name, kind) in _columns(was.schema):
         if path not in types:
@@ -188,6 +222,15 @@ def _refuse_changed(log: Log, was: State, now: State) -> None:
                 f"column {name}, whose type was {kind} and is {types[path]}",
                 f"{advice}{was.version}",
             )
+
+
+def _partitioned_by(state: State) -> list[str]:
+    """The names of the partition columns in the log, which a rename does not change."""
+    return [physical_name(state, name) for name in state.partition_columns]
+
+
+def _listed(state: State) -> str:
+    return ", ".join(state.partition_columns) or "no column"
 
 
 def _columns(

@@ -20,6 +20,7 @@ from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_iceberg import staging
+from lakekeeper_iceberg.changes import ancestors
 from lakekeeper_iceberg.commit import append_once
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.lost_rows import Scans
@@ -63,9 +64,26 @@ class IcebergRestores:
         if parent is None or table.snapshot(parent) is None:
             advice = "or was made on another branch of the catalog"
             raise NotFound(self.name, f"the snapshot before {version} has expired, {advice}")
+        self._refuse_returned(table.operations().current(), version, int(parent))
         pinned = self.jvm.as_of(table, int(parent), int(made.schemaId()))
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
         return self.seen(pinned, where)
+
+    def _refuse_returned(self, metadata: Any, version: int, parent: int) -> None:
+        """Raise Unsupported if a rollback has left ``version``, the delete: the rows that it removed are back.
+
+        Snapshots between the two may have expired; then the ancestors end early, and show no rollback.
+        """
+        for at in ancestors(metadata, metadata.currentSnapshot()):
+            if int(at.snapshotId()) == version:
+                return
+            if int(at.snapshotId()) == parent or at.parentId() is None:
+                raise Unsupported(
+                    self.name,
+                    f"a rollback to a snapshot before {version}, which brought the dropped rows back",
+                    "a restore would add them a second time; nothing was written. Empty the trash if they are there, "
+                    f"else read them from snapshot {parent}",
+                )
 
     def copy(
         self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str

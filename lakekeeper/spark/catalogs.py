@@ -51,7 +51,7 @@ def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place
             return list(_in_bulk(jvm, catalog, properties))
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-catalog") as pool:
             found = pool.map(
-                lambda each: _loaded(plugin, catalog, each, properties), list(_identifiers(jvm, plugin))
+                lambda each: _loaded(plugin, catalog, each, properties), list(identifiers(jvm, plugin))
             )
             return [place for place in found if place is not None]
     except AdapterError:
@@ -104,7 +104,7 @@ def _in_bulk(jvm: Jvm, catalog: str, properties: Sequence[str]) -> Iterator[Plac
             )
 
 
-def _identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
+def identifiers(jvm: Jvm, plugin: Any) -> Iterator[Any]:
     """Spark's identifiers of all tables, in all namespaces.
 
     A REST server that ignores the parent in a request answers it with all namespaces again: each is visited once.

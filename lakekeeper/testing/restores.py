@@ -27,6 +27,13 @@ class MemoryRestores:
 
     def before(self, version: int, where: str) -> Snapshot:
         """The version before the given one, if all of its files exist."""
+        later = (self._store.version(number) for number in range(version + 1, self._store.current.number + 1))
+        if any(each.operation == "RESTORE" for each in later):
+            raise Unsupported(
+                self._adapter.table,
+                "a RESTORE after the drop",
+                "its rows may be in the table; nothing was written",
+            )
         return self._adapter.seen(self._store.readable(version - 1), where=where)
 
     def copy(self, hits: Held[Parts] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lakekeeper as lk
-from lakekeeper.errors import Conflict, LakekeeperError, NotFound
+from lakekeeper.errors import Conflict, LakekeeperError, NotFound, Unsupported
 from tests.formats.lakes import Lake
 
 
@@ -108,3 +108,56 @@ def test_a_column_that_was_renamed_keeps_its_values(lake: Lake) -> None:
     day = "d" if lake.iceberg else "day"
     rows = spark.table(name).where(f"{day} = 1").select("w", "s.c", "s.b", "late").collect()
     assert sorted(map(tuple, rows), key=str) == sorted(((f"v{i}", i, "x", None) for i in range(10)), key=str)
+
+
+def back_to(lake: Lake, name: str, version: int) -> None:
+    """By the format's own means."""
+    if lake.iceberg:
+        catalog, _, rest = name.partition(".")
+        lake.spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{rest}', {version})")
+    else:
+        lake.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {version}")
+
+
+@pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
+def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, where: str) -> None:
+    """Loss L82: the entry was still there, and its restore added the rows a second time."""
+    name = three_days(lake)
+    before, version = lake.fingerprint(name), lake.versions(name)[-1]
+    lake.table(name).drop_partition(where)
+    [entry] = lake.table(name).trash()
+    back_to(lake, name, version)
+    assert lake.fingerprint(name) == before
+    lake.append(name, lake.spark.sql("SELECT 5 AS day, 'late' AS v, named_struct('a', 1, 'b', 'x') AS s"))
+    after = lake.fingerprint(name)
+    with pytest.raises(Unsupported, match="brought"):
+        lake.table(name).restore(entry.name)
+    assert lake.fingerprint(name) == after
+    assert [each.name for each in lake.table(name).trash()] == [entry.name]
+
+
+def test_a_rollback_to_a_version_after_the_drop_leaves_it_restorable(lake: Lake) -> None:
+    name = three_days(lake)
+    before = lake.fingerprint(name)
+    lake.table(name).drop_partition("day = 1 AND s.a < 4")
+    [entry] = lake.table(name).trash()
+    version = lake.versions(name)[-1]
+    lake.append(name, lake.spark.sql("SELECT 5 AS day, 'late' AS v, named_struct('a', 1, 'b', 'x') AS s"))
+    back_to(lake, name, version)
+    lake.table(name).restore(entry.name)
+    assert lake.fingerprint(name) == before
+
+
+def test_another_partitioning_of_a_delta_table_is_refused(spark: Any) -> None:
+    """Loss L83: the values of the old partition column are in the log alone, and came back as NULL."""
+    lake = Lake(spark, "delta")
+    name = three_days(lake)
+    lake.table(name).drop_partition("day = 1")
+    [entry] = lake.table(name).trash()
+    rows = spark.table(name).where("day = 2").cache()
+    rows.count()
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").saveAsTable(name)
+    after = lake.fingerprint(name)
+    with pytest.raises(Unsupported, match="partitioning by no column, which was by day"):
+        lake.table(name).restore(entry.name)
+    assert lake.fingerprint(name) == after

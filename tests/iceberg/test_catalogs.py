@@ -289,9 +289,9 @@ def test_tables_without_a_namespace_are_listed() -> None:
         array=lambda _, steps: list(steps),
         view=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(String=str))),
     )
-    assert list(catalogs._identifiers(jvm, Nested())) == [("t",), ("db", "t")]
+    assert list(catalogs.identifiers(jvm, Nested())) == [("t",), ("db", "t")]
     with pytest.raises(OSError, match="does not answer"):
-        list(catalogs._identifiers(jvm, Nested(down=True)))
+        list(catalogs.identifiers(jvm, Nested(down=True)))
 
 
 @pytest.mark.parametrize(

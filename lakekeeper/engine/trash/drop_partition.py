@@ -5,7 +5,7 @@
 
 An entry is pending from before the delete until the log shows the run id of the delete; a pending entry cannot be
 restored. Each look at the trash settles pending entries: the log shows whether the delete has happened, and a delete
-that the log does not show within ``vacuum.intent-timeout-hours`` never will, as a run of that age commits nothing.
+whose lease has expired never will, as such a run commits nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
+from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry
@@ -72,6 +73,9 @@ def drop_rows(
         raise
     with suppress(Exception):  # the rows are gone: a note that cannot be written does not fail the drop
         if report.changed:
+            if all(each.name != entry.name for each in trash_entries.entries(adapter).values()):
+                # Another session took this run for dead: its entry holds the version before the drop again.
+                trash_entries.put(adapter.notes, adapter.table, entry)
             settle_drops(adapter, options, clock.now_ms(), {entry.run_id: report.deleted_rows_count})
         else:
             trash_entries.forget(adapter, entry.name)
@@ -99,15 +103,29 @@ def settle_drops(
 ) -> None:
     """Like :func:`settle`, for drops alone."""
     for slot, entry in trash_entries.entries(adapter).items():
-        changes = since(adapter, entry.version, entry) if entry.state == PENDING else None
+        if entry.state != PENDING:
+            continue
+        alive = _may_commit(
+            adapter, entry, options, now_ms
+        )  # before the log is read, which shows what ended since
+        changes = since(adapter, entry.version, entry)
         if changes is None:
             continue
         version = changes.landed(entry.run_id)
         if version is not None:
             counted = (rows or {}).get(entry.run_id, 0)
             trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version, counted))
-        elif not changes.obstacle and now_ms >= entry.expires_ms(options.vacuum.lease_timeout_ms):
+        elif not changes.obstacle and not alive:
             trash_entries.forget(adapter, entry.name)
+
+
+def _may_commit(adapter: Adapter[Any], entry: TrashEntry, options: Options, now_ms: int) -> bool:
+    """Whether the delete of a pending entry may still commit: it renews its lease as long as it works."""
+    timeout_ms = options.vacuum.lease_timeout_ms
+    if now_ms < entry.expires_ms(timeout_ms):
+        return True  # it may not have registered yet
+    intents = registered(adapter.notes).values()
+    return any(each.run_id == entry.run_id and each.alive(timeout_ms, now_ms) for each in intents)
 
 
 def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | None:

@@ -10,7 +10,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.trash.drop_partition import settle
-from lakekeeper.engine.trash.entries import DROPPED, PENDING, empty
+from lakekeeper.engine.trash.entries import DROPPED, PENDING, empty, forget
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import (
     AdapterError,
@@ -19,6 +19,7 @@ from lakekeeper.errors import (
     Rejected,
     Unknown,
 )
+from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from tests.engine.scene import Scene
@@ -154,6 +155,55 @@ def test_a_crashed_drop(scene: Scene, phase: str) -> None:
     else:
         back(scene)
         assert bin_of(scene) == []
+    assert rows(scene) == before
+
+
+@pytest.mark.parametrize(
+    "hours, timeout",
+    [((13, 12), {}), ((0, 2), {"vacuum.intent-timeout-hours": 1})],
+    ids=["renewed", "of another session"],
+)
+def test_no_look_at_the_trash_forgets_a_drop_that_still_runs(
+    monkeypatch: pytest.MonkeyPatch, hours: tuple[int, int], timeout: dict[str, int]
+) -> None:
+    """Loss L84: the drop then committed, no entry could restore its rows, and a vacuum deleted their files."""
+    scene = two_days(Settings(linear=False))
+    find, prepare = MemoryDeletes.find, MemoryDeletes.prepare
+
+    def slow_find(self: MemoryDeletes, *given: Any, **more: Any) -> Any:
+        found = find(self, *given, **more)
+        scene.table.later(hours[0] * HOUR_MS)
+        return found
+
+    def slow_prepare(self: MemoryDeletes, *given: Any, **more: Any) -> Any:
+        made = prepare(self, *given, **more)
+        scene.table.later(hours[1] * HOUR_MS)
+        settle(MemoryAdapter(scene.table), resolve(timeout), scene.table.now_ms)
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryDeletes, "find", slow_find)
+        patched.setattr(MemoryDeletes, "prepare", slow_prepare)
+        before = rows(scene)
+        drop(scene, "k < 12")
+    [entry] = bin_of(scene)
+    assert (entry.state, entry.rows) == ("dropped", 2)
+    back(scene)
+    assert rows(scene) == before
+
+
+def test_a_drop_whose_entry_is_gone_gets_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = two_days()
+    before = rows(scene)
+
+    def forget_all() -> None:
+        for entry in bin_of(scene):
+            forget(scene.adapter, entry.name)
+
+    drop(scene, "k < 12", observer=once_at("before_commit", forget_all))
+    [entry] = bin_of(scene)
+    assert (entry.state, entry.rows) == ("dropped", 2)
+    back(scene)
     assert rows(scene) == before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -309,5 +310,15 @@ def test_rows_that_were_added_while_the_drop_searched_are_not_doubled() -> None:
     drop(scene, observer=once_at("before_commit", lambda: scene.table.append([{"day": 1, "k": 19}])))
     after = rows(scene)
     with pytest.raises(Unsupported, match="a restore of 4 rows of a drop that removed 3"):
+        back(scene)
+    assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
+
+
+def test_rows_that_came_back_by_the_formats_own_means_are_not_doubled(scene: Scene) -> None:
+    version = scene.table.current.number
+    drop(scene)
+    scene.table.apply("RESTORE", lambda now: replace(now, files=scene.table.version(version).files))
+    after = rows(scene)
+    with pytest.raises(Unsupported, match="a RESTORE after the drop"):
         back(scene)
     assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
