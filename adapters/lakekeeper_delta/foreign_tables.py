@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Sequence
 
 from lakekeeper.core.vacuum.path_guard import meets, same_place
-from lakekeeper.spark.catalogs import places
+from lakekeeper.spark.catalogs import SESSION_CATALOG, places
 from lakekeeper.spi import TableName
 from lakekeeper_delta.file_ops import Links
 from lakekeeper_delta.filesystem import Disk, Entry, in_parallel
@@ -70,7 +70,7 @@ def _metadata_in(folder: str, entries: Sequence[Entry], *, own: bool) -> list[st
 def _in_catalog(log: Log, disk: Disk, name: TableName) -> list[str]:
     """Tables that the catalog places at, above or below the table's folder; a Delta table at that folder is ours."""
     found = []
-    for place in places(log.jvm, name.catalog or "spark_catalog"):
+    for place in places(log.jvm, name.catalog or SESSION_CATALOG):
         location = place.location if ":" in place.location else disk.locator.default + place.location
         own = place.provider == "delta" and same_place(location, disk.root)
         if not own and meets(location, [disk.root]):

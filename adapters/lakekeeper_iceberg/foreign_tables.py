@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from lakekeeper.core.vacuum.path_guard import meets, same_place, within
 from lakekeeper.errors import AdapterError
-from lakekeeper.spark.catalogs import Place, catalogs, places
+from lakekeeper.spark.catalogs import SESSION_CATALOG, Place, catalogs, places
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg.filesystem import Disk, is_child
 from lakekeeper_iceberg.native import Iceberg
@@ -26,7 +26,6 @@ _DELTA = re.compile(r"/_delta_log/[^/]+$")
 _UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
 _START = 1 << 16
 _THREADS = 4
-_SESSION = "spark_catalog"
 _FOR_PATHS = frozenset({"default_iceberg", "default_cache_iceberg", "default_rewrite_catalog"})
 """Catalogs that Iceberg itself defines in a session, for tables read by path and for its own rewrites."""
 DECLARED = (
@@ -102,7 +101,7 @@ def in_catalogs(
 def _is_own(place: Place, own: TableName) -> bool:
     here = (place.catalog, *place.namespace, place.name)
     named = (own.catalog, *own.namespace, own.name)
-    if own.catalog == _SESSION:  # its names are case-insensitive
+    if own.catalog == SESSION_CATALOG:  # its names are case-insensitive
         return [step.lower() for step in here] == [step.lower() for step in named]
     return here == named
 

@@ -11,6 +11,8 @@ from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spark.shims import shim
 
+SESSION_CATALOG = "spark_catalog"
+"""The name of Spark's own catalog."""
 _SESSION_CATALOGS = (
     "org.apache.spark.sql.connector.catalog.CatalogExtension",
     "org.apache.spark.sql.execution.datasources.v2.V2SessionCatalog",
@@ -39,7 +41,7 @@ def catalogs(spark: Any) -> tuple[str, ...]:
     """Names of the catalogs that the session's confs define, plus Spark's own."""
     prefix = "spark.sql.catalog."
     steps = (key.removeprefix(prefix) for key in shim().confs(spark) if key.startswith(prefix))
-    return tuple(sorted({"spark_catalog", *(name for name in steps if "." not in name)}))
+    return tuple(sorted({SESSION_CATALOG, *(name for name in steps if "." not in name)}))
 
 
 def places(jvm: Jvm, catalog: str, properties: Sequence[str] = ()) -> list[Place]:

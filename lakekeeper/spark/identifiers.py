@@ -9,11 +9,10 @@ from typing import Any
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
-from lakekeeper.spark.catalogs import catalogs
+from lakekeeper.spark.catalogs import SESSION_CATALOG, catalogs
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
 from lakekeeper.spi import TableName
 
-_SESSION_CATALOG = "spark_catalog"
 DROPPED = "__lakekeeper_trash_"
 """Part of the names of dropped tables that can be restored."""
 _REFUSALS = frozenset({"NotAuthorizedException", "ForbiddenException"})
@@ -76,7 +75,7 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     catalog, rest = (parts[0], parts[1:]) if named else (str(manager.currentCatalog().name()), parts)
     # As in Spark: only a name of one part is in the current namespace, and `catalog.t` is in none. The session's own
     # catalog has no table without a database, and takes the current one.
-    outside = named and catalog != _SESSION_CATALOG
+    outside = named and catalog != SESSION_CATALOG
     namespace = rest[:-1] if len(rest) > 1 or outside else _current_namespace(manager, catalog)
     _refuse_view(jvm, text)
     identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
@@ -154,7 +153,7 @@ def _is_catalog(jvm: Jvm, name: str) -> bool:
         known = jvm.session.sessionState().catalogManager().isCatalogRegistered(name)
     except Exception as error:  # this creates the catalog's client, which may call its server immediately
         raise AdapterError(_no_answer(name, error)) from error
-    return bool(known) or name == _SESSION_CATALOG
+    return bool(known) or name == SESSION_CATALOG
 
 
 def _no_catalog(spark: Any, name: str) -> str:

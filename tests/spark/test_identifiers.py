@@ -266,13 +266,18 @@ def test_a_catalog_is_found_in_a_new_thread(spark: SparkSession, home: Path) -> 
     assert found == ["iceberg"]
 
 
+def set_hadoop_catalog(confs: RuntimeConfig, name: str, folder: Path) -> None:
+    """A catalog that can have tables without a namespace."""
+    confs.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    confs.set(f"spark.sql.catalog.{name}.type", "hadoop")
+    confs.set(f"spark.sql.catalog.{name}.warehouse", str(folder))
+
+
 def test_a_branch_of_a_table_without_a_namespace_is_no_table(
     spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
 ) -> None:
     """Iceberg takes the name for a namespace first, and for a table with a branch if there is none."""
-    confs.set("spark.sql.catalog.bare", "org.apache.iceberg.spark.SparkCatalog")
-    confs.set("spark.sql.catalog.bare.type", "hadoop")
-    confs.set("spark.sql.catalog.bare.warehouse", str(tmp_path))
+    set_hadoop_catalog(confs, "bare", tmp_path)
     spark.sql("CREATE TABLE bare.t (id INT) USING iceberg")
     spark.sql("ALTER TABLE bare.t CREATE BRANCH b")
     assert resolve(spark, "bare.t").name == "t"
@@ -285,9 +290,7 @@ def test_a_table_named_with_its_catalog_alone_is_not_of_the_current_namespace(
     spark: SparkSession, confs: RuntimeConfig, tmp_path: Path
 ) -> None:
     """Loss L78: as for Spark, `rooted.t` is the table outside all namespaces, whatever the current one is."""
-    confs.set("spark.sql.catalog.rooted", "org.apache.iceberg.spark.SparkCatalog")
-    confs.set("spark.sql.catalog.rooted.type", "hadoop")
-    confs.set("spark.sql.catalog.rooted.warehouse", str(tmp_path))
+    set_hadoop_catalog(confs, "rooted", tmp_path)
     spark.sql("CREATE TABLE rooted.t (outside INT) USING iceberg")
     spark.sql("CREATE TABLE rooted.db.t (inside INT) USING iceberg")
     before = spark.catalog.currentCatalog()

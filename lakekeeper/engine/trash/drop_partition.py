@@ -105,9 +105,8 @@ def settle_drops(
     for slot, entry in trash_entries.entries(adapter).items():
         if entry.state != PENDING:
             continue
-        alive = _may_commit(
-            adapter, entry, options, now_ms
-        )  # before the log is read, which shows what ended since
+        # Before the log is read: a delete that ends in between is in the log.
+        alive = _may_commit(adapter, entry, options, now_ms)
         changes = since(adapter, entry.version, entry)
         if changes is None:
             continue

@@ -263,21 +263,22 @@ class _Restore:
         self.made.append(copies)
         dropped = only_blocks(then.blocks, whole)
         expected = int(dropped.least_live_rows.sum()) + sum(hits.per_file.values() if hits else ())
-        read = sum(copies.rows.values())
-        if read < expected or (read != expected and (dropped.live_rows >= 0).all()):
+        read, exact = sum(copies.rows.values()), bool((dropped.live_rows >= 0).all())
+        if read < expected or (read != expected and exact):
             raise AdapterError(
                 f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
                 "read to be restored; nothing was committed"
             )
-        self._require_as_dropped(read, exact=bool((dropped.live_rows >= 0).all()))
+        if exact:
+            self._require_as_dropped(read)
         return copies
 
-    def _require_as_dropped(self, read: int, *, exact: bool) -> None:
+    def _require_as_dropped(self, read: int) -> None:
         """Raise Unsupported if other rows match now than those that the drop removed, by their number."""
         entry = self.entry
         # A session of another time zone reads other rows into the same text, and rows that were added while the
         # drop searched are in the version before it, but were not removed.
-        if exact and entry.rows and read != entry.rows:
+        if entry.rows and read != entry.rows:
             raise Unsupported(
                 self.adapter.table,
                 f"a restore of {read:,} rows of a drop that removed {entry.rows:,}",
