@@ -60,7 +60,7 @@ def drop_rows(
         state=PENDING,
         run_id=new_run_id(),
     )
-    trash_entries.put(adapter.notes, adapter.table, entry)
+    trash_entries.put(adapter, entry, options)
     try:
         report = delete_rows(
             session, runner, where, options, observer=observer, clock=clock, run_id=entry.run_id
@@ -75,7 +75,7 @@ def drop_rows(
         if report.changed:
             if all(each.name != entry.name for each in trash_entries.entries(adapter).values()):
                 # Another session took this run for dead: its entry holds the version before the drop again.
-                trash_entries.put(adapter.notes, adapter.table, entry)
+                trash_entries.put(adapter, entry, options)
             settle_drops(adapter, options, clock.now_ms(), {entry.run_id: report.deleted_rows_count})
         else:
             trash_entries.forget(adapter, entry.name)

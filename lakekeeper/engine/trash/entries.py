@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import is_name
@@ -29,7 +30,7 @@ from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register
 from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
-from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.errors import AdapterError, LakekeeperError, NotFound
 from lakekeeper.spi import Adapter, Notes
 from lakekeeper.spi.storage import Storage
 
@@ -79,11 +80,12 @@ class TrashFolder:
     adapter: Adapter[Any]
     storage: Storage
     name: str
+    options: Options
     clock: Clock
     _targets: dict[str, str] = field(default_factory=dict)
 
     def open(self, plan: VacuumPlan) -> None:
-        """Record the moves. Raises AdapterError if the trash is full or cannot be written."""
+        """Record the moves. Raises as :func:`put`, and AdapterError if the notes cannot be written."""
         roots = self.storage.grounds.roots
         home = trash_folder(roots[0], self.name)
         for file in plan.files:
@@ -106,19 +108,29 @@ class TrashFolder:
             parts=len(parts),
             table_uuid=plan.table_uuid,
         )
-        put(self.adapter.notes, self.adapter.table, entry)
+        put(self.adapter, entry, self.options)
 
     def take(self, files: Sequence[Doomed]) -> list[str]:
         """Move files to the trash; returns the sources that are in it now."""
         return self.storage.move({file.path: self._targets[file.path] for file in files})
 
 
-def put(notes: Notes, table: str, entry: TrashEntry) -> None:
-    """Write an entry to a free slot. Raises AdapterError if no slot is free."""
+def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> None:
+    """Write an entry to a free slot; if there is none, delete the entries whose retention has ended.
+
+    Raises AdapterError if no slot is free then.
+    """
     text = json.dumps(asdict(entry))
-    if claim(notes, _slots(), text) is None:
+    if claim(adapter.notes, _slots(), text) is not None:
+        return
+    vacuum = options.vacuum
+    with suppress(LakekeeperError):  # the error below says more about this call
+        for _ in empty(adapter, vacuum.trash_retention_ms, entry.at_ms, vacuum.allowed_locations):
+            pass
+    if claim(adapter.notes, _slots(), text) is None:
         raise AdapterError(
-            f"{table}: the trash holds {SLOTS} entries; nothing was deleted. Empty it, or vacuum without it"
+            f"{adapter.table}: the trash holds {SLOTS} entries, none of which may be deleted yet; nothing was deleted. "
+            "Call empty_trash(all_entries=True), or vacuum without the trash"
         )
 
 

@@ -98,7 +98,7 @@ class Removal:
     def run(self, plan: VacuumPlan, trash: str = "") -> Removed:
         """Delete all files of the plan; ``trash`` names the folder of the trash that they are moved to instead."""
         pace = _Pace(self.clock, self.options.vacuum.max_deletes_per_second)
-        folder = TrashFolder(self.adapter, self.storage, trash, self.clock) if trash else None
+        folder = TrashFolder(self.adapter, self.storage, trash, self.options, self.clock) if trash else None
         if folder:
             folder.open(plan)
         data = [f for f in plan.files if f.kind not in METADATA_KINDS]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Version, Versions
 from lakekeeper.engine.clock import Clock
@@ -131,9 +132,8 @@ def entry(name: str, **changed: Any) -> TrashEntry:
 
 
 def test_entries_are_listed_oldest_first_whatever_else_is_in_the_slots(table: MemoryTable) -> None:
-    notes = MemoryNotes(table)
     for each in (entry("b-1", at_ms=2000), entry("a-1", at_ms=1000), entry("c-1", table_uuid="another")):
-        put(notes, "db.t", each)
+        put(MemoryAdapter(table), each, resolve())
     table.notes["trash/07.json"] = "{half a not"
     table.notes["trash/08.json"] = json.dumps(
         {"name": "../../etc", "kind": "files", "at_ms": 0, "version": 0}
@@ -142,16 +142,33 @@ def test_entries_are_listed_oldest_first_whatever_else_is_in_the_slots(table: Me
 
 
 def test_the_65th_entry_is_refused(table: MemoryTable) -> None:
-    notes = MemoryNotes(table)
+    adapter = MemoryAdapter(table)
     for number in range(64):
-        put(notes, "db.t", entry(f"r-{number}"))
-    with pytest.raises(AdapterError, match="the trash holds 64 entries; nothing was deleted"):
-        put(notes, "db.t", entry("r-64"))
+        put(adapter, entry(f"r-{number}"), resolve())
+    with pytest.raises(AdapterError, match="the trash holds 64 entries, none of which may be deleted yet"):
+        put(adapter, entry("r-64"), resolve())
+
+
+def test_an_entry_takes_the_slot_of_one_whose_retention_has_ended(table: MemoryTable) -> None:
+    """Expiry with late rows, several times a day, filled the trash, and then failed until a user emptied it."""
+    adapter, keep_ms = MemoryAdapter(table), resolve().vacuum.trash_retention_ms
+    report = run(table, age_ms=DAY, trash=True)
+    [moved] = entries(adapter).values()
+    for number in range(62):
+        put(adapter, entry(f"r-{number}", at_ms=moved.at_ms + 1), resolve())
+    put(adapter, entry("other", table_uuid="another"), resolve())
+    put(adapter, entry("r-64", at_ms=moved.expires_ms(keep_ms)), resolve())
+    assert [each for each in entries(adapter).values() if each.name == moved.name] == []
+    assert not [path for path in table.disk if report.trash in path]
+    assert len(entries(adapter)) == 63
+    assert "trash/63.json" in table.notes  # what another table has put there stays
+    with pytest.raises(AdapterError, match="the trash holds 64 entries"):
+        put(adapter, entry("r-65", at_ms=moved.expires_ms(keep_ms)), resolve())
 
 
 def test_a_new_state_does_not_overwrite_that_of_another_call(table: MemoryTable) -> None:
     notes, mine = MemoryNotes(table), entry("r-1")
-    put(notes, "db.t", mine)
+    put(MemoryAdapter(table), mine, resolve())
     theirs = replace(mine, state=RESTORING, since=4)
     change(notes, "trash/00.json", mine, theirs)
     change(notes, "trash/00.json", mine, replace(mine, rows=7))
@@ -159,9 +176,9 @@ def test_a_new_state_does_not_overwrite_that_of_another_call(table: MemoryTable)
 
 
 def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) -> None:
-    notes, adapter = MemoryNotes(table), MemoryAdapter(table)
+    adapter = MemoryAdapter(table)
     for name in ("abc-1", "abd-1"):
-        put(notes, "db.t", entry(name))
+        put(adapter, entry(name), resolve())
     assert find(adapter, "abd") == ("trash/01.json", entry("abd-1"))
     for unclear in ("ab", "", "x"):
         with pytest.raises(NotFound, match="it holds abc-1, abd-1"):
@@ -180,7 +197,7 @@ def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) ->
 def test_versions_that_a_restore_of_a_partition_needs_are_held(
     table: MemoryTable, changed: dict[str, Any], now_ms: int, held: set[int]
 ) -> None:
-    put(MemoryNotes(table), "db.t", entry("r-1", **changed))
+    put(MemoryAdapter(table), entry("r-1", **changed), resolve())
     items = tuple(Version(number, 100 * number) for number in range(1, 5))
     versions = Versions("u", items, (), False, DAY)
     found = held_versions(MemoryNotes(table), versions, 1000, now_ms)
