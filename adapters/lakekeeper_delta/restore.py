@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.model.block_changes import only_blocks
+from lakekeeper.core.model.block_changes import only_blocks, taken_from
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
@@ -20,7 +20,7 @@ from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta.blocks import read_blocks
 from lakekeeper_delta.columns import physical_name
-from lakekeeper_delta.commit import attempt, commit_tags, register_metrics
+from lakekeeper_delta.commit import attempt, commit_tags, preparing, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.known_state import add_files
@@ -53,13 +53,14 @@ class DeltaRestores:
         self._log = log
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The version before ``version``, with the columns that the delete saw."""
+        """The files that ``version`` changed, as of the version before, with the columns that the delete saw."""
         log = self._log
         now = log.latest()
         state = log.at(version - 1, now.table_uuid)
         check(log.jvm, table_frame(log, state), where, steady=True)
-        blocks, paths = read_blocks(log, state, None, []), matching(log, state, where)
-        _refuse_returned(log, blocks, version, now)
+        after = read_blocks(log, log.at(version, now.table_uuid), None, [])
+        removed = taken_from(read_blocks(log, state, None, []), after)
+        _refuse_returned(log, removed, after, version, now)
         return Snapshot(
             table=log.name,
             format="delta",
@@ -67,7 +68,7 @@ class DeltaRestores:
             table_uuid=state.table_uuid,
             schema_id=state.schema_id,
             key=None,
-            blocks=only_blocks(blocks, paths),
+            blocks=only_blocks(removed, matching(log, state, where)),
             complete=False,
             properties=state.properties,
         )
@@ -104,8 +105,8 @@ class DeltaRestores:
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
         """One attempt. The run id is also the application id of a SetTransaction, which Delta commits only once."""
         log = self._log
-        now = log.latest()
-        try:
+        with preparing(log, "the restore"):
+            now = log.latest()
             transaction = log.transaction(now)
             done = int(transaction.txnVersion(run_id)) >= _VERSION
             known = _carried(log, now, since, run_id, done=done)
@@ -122,10 +123,6 @@ class DeltaRestores:
             register_metrics(log, transaction, metrics)
             actions = log.jvm.array_list([token, *copies.native.actions])
             tags, operation = commit_tags(log, now, run_id), log.shim.append_operation(log)
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise Rejected(f"{log.name}: the restore could not be prepared ({reason(error)})") from error
         version = attempt(log, transaction, now, actions, operation, tags, run_id)
         return Commit(version, run_id, (), tuple(copies.rows))
 
@@ -170,21 +167,20 @@ def _rows(
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
-def _refuse_returned(log: Log, before: BlockSet, version: int, now: State) -> None:
-    """Raise Unsupported if a RESTORE since has brought back files, or deleted rows, that ``version`` removed."""
+def _refuse_returned(log: Log, removed: BlockSet, after: BlockSet, version: int, now: State) -> None:
+    """Raise Unsupported if a RESTORE since has brought back rows that ``version`` removed.
+
+    ``removed`` are the blocks that it removed, or masked further; ``after`` are those that it left.
+    """
     since = commits_between(log, version, now.version).winners
     restored = next((winner for winner in since if winner.operation == _RESTORE), None)
     if restored is None:
         return
-    then, dropped, live = (
+    dropped, live = (
         dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
-        for blocks in (
-            before,
-            *(read_blocks(log, at, None, []) for at in (log.at(version, now.table_uuid), now)),
-        )
+        for blocks in (after, read_blocks(log, now, None, []))
     )
-    removed = [path for path, deletes in then.items() if dropped.get(path) != deletes]
-    if any(path in live and live[path] != dropped.get(path) for path in removed):
+    if any(path in live and live[path] != dropped.get(path) for path in removed.path.to_pylist()):
         raise Unsupported(
             log.name,
             f"{restored} after the drop, which may have brought its rows back",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lakekeeper.core.model.block_changes import taken_from
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
@@ -57,7 +58,7 @@ class IcebergRestores:
     lock: Callable[[str], AbstractContextManager[Any]]
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The parent of the snapshot ``version``, with the schema that the delete used."""
+        """The files that the snapshot ``version`` changed, as of its parent, with the schema that the delete used."""
         table = self.table()
         made = table.snapshot(version)
         parent = None if made is None else made.parentId()
@@ -65,9 +66,12 @@ class IcebergRestores:
             advice = "or was made on another branch of the catalog"
             raise NotFound(self.name, f"the snapshot before {version} has expired, {advice}")
         self._refuse_returned(table.operations().current(), version, int(parent))
-        pinned = self.jvm.as_of(table, int(parent), int(made.schemaId()))
+        pinned, after = (
+            self.jvm.as_of(table, snapshot, int(made.schemaId())) for snapshot in (int(parent), version)
+        )
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
-        return self.seen(pinned, where)
+        then = self.seen(pinned, where)
+        return replace(then, blocks=taken_from(then.blocks, self.seen(after, where).blocks))
 
     def _refuse_returned(self, metadata: Any, version: int, parent: int) -> None:
         """Raise Unsupported if a rollback has left ``version``, the delete: the rows that it removed are back.

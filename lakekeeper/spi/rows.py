@@ -208,9 +208,10 @@ class Restores(Protocol[Rows]):
     """Restores rows removed by one of our deletes: reads them from the version before it, writes them to new files."""
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The snapshot on which the delete of ``version`` was based: its blocks that may hold a match of ``where``.
+        """The snapshot before the delete of ``version``: its blocks that may hold a match, and that the delete changed.
 
-        The columns are those that the delete saw. Raises NotFound if that version can no longer be read.
+        Blocks that were added while the delete ran have all of their rows, and are left out. The columns are those that
+        the delete saw. Raises NotFound if one of the two versions can no longer be read.
         """
         ...
 

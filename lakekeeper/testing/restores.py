@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakekeeper.core.model.block_changes import taken_from
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import Rejected, Unsupported
@@ -26,7 +27,7 @@ class MemoryRestores:
         self._store = adapter.store
 
     def before(self, version: int, where: str) -> Snapshot:
-        """The version before the given one, if all of its files exist."""
+        """The version before the given one, if all of its files exist: the files that the given one changed."""
         later = (self._store.version(number) for number in range(version + 1, self._store.current.number + 1))
         if any(each.operation == "RESTORE" for each in later):
             raise Unsupported(
@@ -34,7 +35,9 @@ class MemoryRestores:
                 "a RESTORE after the drop",
                 "its rows may be in the table; nothing was written",
             )
-        return self._adapter.seen(self._store.readable(version - 1), where=where)
+        then = self._adapter.seen(self._store.readable(version - 1), where=where)
+        after = self._adapter.seen(self._store.version(version))
+        return replace(then, blocks=taken_from(then.blocks, after.blocks))
 
     def copy(self, hits: Held[Parts] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:
         """The rows in new files, under ids of their own."""

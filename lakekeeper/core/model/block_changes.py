@@ -35,6 +35,13 @@ def only_blocks(blocks: BlockSet, paths: pa.Array | Collection[str] | None) -> B
     return blocks.take(np.asarray(hit.to_numpy(zero_copy_only=False), np.bool_))
 
 
+def taken_from(before: BlockSet, after: BlockSet) -> BlockSet:
+    """The blocks of ``before`` that ``after`` lacks, or has under other deletes: those whose rows a delete removed."""
+    then = after.delete_id.take(pc.index_in(before.path, value_set=after.path))
+    stayed = pc.fill_null(pc.equal(before.delete_id, then), False)
+    return before.take(np.asarray(pc.invert(stayed).to_numpy(zero_copy_only=False), np.bool_))
+
+
 def with_deletes(
     blocks: BlockSet,
     delete_id: Sequence[str],

@@ -23,7 +23,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import NOT_COMMITTED, retried
+from lakekeeper.engine.retries import NOT_COMMITTED, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
@@ -188,20 +188,26 @@ class _Restore:
     def _commit(self, copies: Prepared, registration: Registration) -> Commit | None:
         """Commit, and again after each conflict (bounded); None where the copies can no longer be committed."""
 
-        def attempt() -> Commit | None:
-            if not self.adapter.restores.keep(copies):
-                return None
-            self.events.emit("before_commit", attempt=self.loop.lost, rows=sum(copies.rows.values()))
+        def ready() -> None:
             registration.require()
             require_written(self.adapter, copies.written, self.clock)
+
+        def send() -> Commit:
             self.in_doubt = True
             try:
-                commit = self.adapter.restores.commit(copies, self.entry.since, self._run_id)
-            except (Conflict, Unknown):
-                self.sent = True
-                raise
+                return self.adapter.restores.commit(copies, self.entry.since, self._run_id)
             except NOT_COMMITTED:
                 self.in_doubt = False
+                raise
+
+        def attempt() -> Commit | None:
+            if not retried(lambda: self.adapter.restores.keep(copies), self.clock):
+                return None
+            self.events.emit("before_commit", attempt=self.loop.lost, rows=sum(copies.rows.values()))
+            try:
+                commit = sent(send, self.adapter.table, self.clock, ready)
+            except (Conflict, Unknown):
+                self.sent = True
                 raise
             self.sent &= not commit.added
             return commit
@@ -276,15 +282,15 @@ class _Restore:
     def _require_as_dropped(self, read: int) -> None:
         """Raise Unsupported if other rows match now than those that the drop removed, by their number."""
         entry = self.entry
-        # A session of another time zone reads other rows into the same text, and rows that were added while the
-        # drop searched are in the version before it, but were not removed.
-        if entry.rows and read != entry.rows:
+        # A session of another time zone reads other rows into the same text. A drop that died has no number: it
+        # removed some rows, else it would have left no entry.
+        if read != (entry.rows or max(read, 1)):
             raise Unsupported(
                 self.adapter.table,
-                f"a restore of {read:,} rows of a drop that removed {entry.rows:,}",
+                f"a restore of {read:,} rows of a drop that removed {f'{entry.rows:,}' if entry.rows else 'some'}",
                 f"'{entry.where}' matches other rows now than the drop removed, so nothing was committed, and the "
-                f"entry '{entry.name}' is kept. Restore it in a session with the time zone of the drop; if rows were "
-                f"added while it ran, read the dropped ones from version {entry.version}",
+                f"entry '{entry.name}' is kept. Restore it in a session with the time zone of the drop, or read the "
+                f"dropped rows from version {entry.version}",
             )
 
     def _found(self, then: Snapshot, paths: Sequence[str]) -> Held[Any]:
