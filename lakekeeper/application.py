@@ -162,14 +162,17 @@ class _Runs:
         self._doubtful: list[str] = []  # observed during a pass, of tables that the pass changed
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
-        self._ending = ExitStack()
-        self._lane = self._ending.enter_context(heavy_lane(spark, settings))
         self.writes_seen = 0
         self.service = Service(self._whole, settings.pause_seconds, early=self._early, over=self._over)
-        self._listening: Listening = listen(spark)
-        self._listening.wrote = self._wrote
-        self._streams = StreamWrites(spark, self._wrote)
-        self.service.start()
+        with (
+            ExitStack() as ending
+        ):  # the application of the heavy lane ends even if the rest of the start fails
+            self._lane = ending.enter_context(heavy_lane(spark, settings))
+            self._listening: Listening = listen(spark)
+            self._listening.wrote = self._wrote
+            self._streams = StreamWrites(spark, self._wrote)
+            self.service.start()
+            self._ending = ending.pop_all()
 
     def stop(self) -> None:
         with self._ending:

@@ -29,10 +29,12 @@ def reserved(settings: Mapping[str, str]) -> Iterator[None]:
     packages = [name for name in settings.get("spark.jars.packages", "").split(",") if name]
     with contextlib.ExitStack() as held:
         if packages:
-            cache = Path(settings.get("spark.jars.ivy") or Path.home() / shim().jar_cache)
-            with contextlib.suppress(ImportError, OSError):
+            with contextlib.suppress(
+                ImportError, OSError, RuntimeError
+            ):  # RuntimeError: a user without a home
                 import fcntl
 
+                cache = Path(settings.get("spark.jars.ivy") or Path.home() / shim().jar_cache)
                 cache.mkdir(parents=True, exist_ok=True)
                 lock = held.enter_context((cache / "lakekeeper.lock").open("a"))
                 fcntl.flock(lock, fcntl.LOCK_SH if _complete(cache, packages) else fcntl.LOCK_EX)

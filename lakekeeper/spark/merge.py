@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
@@ -81,7 +81,8 @@ class SparkRunner:
 
     def release(self, kept: Matched[DataFrame] | Held[DataFrame]) -> None:
         """Drop the cached rows."""
-        kept.hits.unpersist()
+        with suppress(Exception):  # memory that is not freed must not hide the outcome of a commit
+            kept.hits.unpersist()
 
     @contextmanager
     def working(self, run_id: str, what: str) -> Iterator[None]:

@@ -314,7 +314,7 @@ class Runner(Protocol[Rows]):
         ...
 
     def release(self, kept: Matched[Rows] | Held[Rows]) -> None:
-        """Free a result of :meth:`match` or :meth:`hold`."""
+        """Free a result of :meth:`match` or :meth:`hold`; never raises, as a commit may have succeeded before."""
         ...
 
     def working(self, run_id: str, what: str) -> AbstractContextManager[None]:

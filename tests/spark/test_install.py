@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 import lakekeeper as lk
-from lakekeeper.errors import OptionError
+from lakekeeper import application
+from lakekeeper.errors import AdapterError, OptionError
 from lakekeeper.spark.application import await_listeners
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.iceberg]
@@ -68,6 +70,30 @@ def test_a_wrong_conf_is_an_error_of_the_call(spark: SparkSession, confs: Runtim
     confs.set("spark.lakekeeper.auto.enabled", "true")
     with pytest.raises(OptionError, match=r"auto\.tables"):
         lk.install(spark)
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_start_that_fails_ends_the_application_of_the_heavy_lane(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[bool] = []
+
+    @contextmanager
+    def lane(*_: object) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append(True)
+
+    def fails(*_: object) -> None:
+        raise AdapterError("the session has no listener manager")
+
+    monkeypatch.setattr(application, "heavy_lane", lane)
+    with monkeypatch.context() as broken:
+        broken.setattr(application, "listen", fails)
+        with pytest.raises(AdapterError):
+            lk.install(spark)
+    assert (ended, threads()) == ([True], [])
     assert threads() == []
 
 

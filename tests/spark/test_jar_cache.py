@@ -58,3 +58,14 @@ def test_a_cache_that_cannot_be_locked_does_not_prevent_the_start(tmp_path: Path
     (tmp_path / "file").touch()
     with reserved({**PACKAGES, "spark.jars.ivy": str(tmp_path / "file")}):
         pass
+
+
+def test_a_user_without_a_home_can_start_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``Path.home`` raises where the user id has no entry, as in many containers."""
+
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", none)
+    with reserved(PACKAGES):
+        pass

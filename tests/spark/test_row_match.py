@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Traces
+from lakekeeper.spi import Held, Traces
 
 pytestmark = pytest.mark.spark
 
@@ -174,3 +174,14 @@ def test_positions_are_held_and_narrowed(spark: SparkSession) -> None:
     assert sorted(r["position"] for r in some.hits.collect()) == [1, 4, 7]
     assert runner.only(held, {"f0", "f1", "f2"}) is held
     runner.release(held)
+
+
+def test_rows_that_cannot_be_freed_hide_no_outcome(spark: SparkSession) -> None:
+    """They are freed after the commit, when the executors that cached them may be gone."""
+
+    class Gone:
+        def unpersist(self) -> None:
+            raise OSError("the block manager does not respond")
+
+    gone: Any = Gone()
+    SparkRunner(spark).release(Held(gone, {}))
