@@ -33,14 +33,15 @@ def recalled(backlog: Backlog, journal: Journal) -> dict[str, Gone]:
         if location in journal.gone or location in journal.late:
             continue
         version, at = (journal.first, at_ms) if missed else (file.version, file.at_ms)
-        found[location] = Gone(max(version, file.version), file.kind, max(at, file.at_ms), file.partition)
+        latest = max(version, file.version), file.kind, max(at, file.at_ms)
+        found[location] = Gone(*latest, file.partition, file.feed)
     return found
 
 
 def remembered(gone: Mapping[str, Gone], journal: Journal) -> Backlog:
     """The backlog of files that must be kept for now. Files with an unknown removal time are left out."""
     files = (
-        Waiting(location, g.kind, g.version, at_ms, g.partition)
+        Waiting(location, g.kind, g.version, at_ms, g.partition, g.feed)
         for location, g in sorted(gone.items())
         if (at_ms := journal.dropped_at(g))
     )

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper_delta.locations import Locator
 
 _VECTORS = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
+_FEED = "delta.enableChangeDataFeed"
 ADD_LINE = r'^\s*\{\s*"add"\s*:'
 """Lines (a pattern for both Java and Python) with an add action."""
 
@@ -34,28 +35,32 @@ def kind_of(location: str) -> str:
 class Gone:
     """A file that a version dropped. ``at_ms``: the time in the action; 0 if it has none.
 
-    Only its own version names a change data file, which is needed as long as that version can be read.
+    The change feed of a version is read from its change data files; where it has none, from the files that it dropped
+    (``feed``). Both are needed as long as that version can be read.
     """
 
     version: int
     kind: str
     at_ms: int
     partition: str
+    feed: bool = False
 
     def needed_by(self, oldest: int) -> bool:
         """Whether a version needs the file, if versions from ``oldest`` on are kept."""
-        return self.version >= oldest if self.kind == "changes" else self.version > oldest
+        return self.version >= oldest if self.kind == "changes" or self.feed else self.version > oldest
 
 
 @dataclass(slots=True)
 class Journal:
     """Commits ``first`` … ``newest``, in the order in which they were applied.
 
-    memory     the version whose live files can be queried; ``undone`` and ``late`` hold the changes after it
-    since      removes up to this version were processed before; -1 for none
+    memory     the version whose live files can be queried; ``undone``, ``added`` and ``late`` hold the changes after it
+    since      removes up to this version were processed before, but for those that its change feed needs; -1 for none
     whole      all commits of the table were read
     twofold    a file of the table has an absolute path: the same file may be live under another spelling
-    undone     (file, deletion vector file) that may be live in ``memory``, and were removed since
+    ambiguous  files whose remove may spell them differently from the add that is still live
+    undone     (path in the action, deletion vector file) that may be live in ``memory``, and were removed since
+    added      the same of those that were added since, and are live
     late       files that were added after ``memory``
     bytes      change of live bytes since ``memory``; None if an action has no size
     metadata   the parts of the metadata in ``memory`` that vacuum depends on
@@ -82,7 +87,9 @@ class Journal:
     gone: dict[str, Gone] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
     users: dict[str, set[str]] = field(default_factory=dict)
+    ambiguous: set[str] = field(default_factory=set)
     undone: set[tuple[str, str]] = field(default_factory=set)
+    added: set[tuple[str, str]] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     times: dict[int, int | None] = field(default_factory=dict)
     last: FileInfo | None = None
@@ -95,9 +102,13 @@ class Journal:
 
     def drop(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
         """Apply the actions of a commit other than its adds. Raises ValueError, KeyError or TypeError."""
+        actions = list(actions)
+        feeds = self._has_feed() and not any("cdc" in action for action in actions)
         for action in actions:
-            if "remove" in action and version > self.since:
-                self._remove(version, action["remove"])
+            if "remove" in action:
+                feed = feeds and action["remove"].get("dataChange") is not False
+                if feed or version > self.since:
+                    self._remove(version, action["remove"], feed=feed)
             elif "cdc" in action:
                 self._change_file(version, action["cdc"])
             elif version > self.memory and ("protocol" in action or self._renews(action)):
@@ -120,6 +131,7 @@ class Journal:
             named.update(locations)
             if version > self.memory:
                 self._weigh(add.get("size"), 1)
+                self.added.add((path, vector))
             if vector:
                 self._look_at_vector(add["deletionVector"], vector)
                 named.add(vector)
@@ -144,27 +156,32 @@ class Journal:
             metadata.get(key, type(value)()) != value for key, value in self.metadata.items()
         )
 
-    def _remove(self, version: int, remove: Mapping[str, Any]) -> None:
+    def _has_feed(self) -> bool:
+        """Whether the table records its changes."""
+        return str(self.metadata.get("configuration", {}).get(_FEED, "")).lower() == "true"
+
+    def _remove(self, version: int, remove: Mapping[str, Any], *, feed: bool) -> None:
         path, descriptor = str(remove["path"]), remove.get("deletionVector")
         vector = self.locator.vector(descriptor)
         location = self.locator.of(path)
         self._meet(*self.locator.readings(path), vector)
         at = remove.get("deletionTimestamp")
-        removed = Gone(
-            version, kind_of(path), at if isinstance(at, int) and at > 0 else 0, self._partition(remove, path)
-        )
+        at_ms = at if isinstance(at, int) and at > 0 else 0
+        removed = Gone(version, kind_of(path), at_ms, self._partition(remove, path), feed)
         if version > self.memory:
             self._weigh(remove.get("size"), -1)
+            self.undone.add((path, vector))
+            self.added.discard((path, vector))
+        if self.locator.is_ambiguous(path):
+            self.ambiguous |= {*self.locator.readings(path), vector}
         if location is None:
             self.outside[path] = version
         else:
             self._look_at_spelling(path, location)
             self._drop(location, removed)
-            if version > self.memory:
-                self.undone.add((location, vector))
         if vector:
             self._look_at_vector(descriptor or {}, vector)
-            self._drop(vector, Gone(version, "deletes", removed.at_ms, removed.partition))
+            self._drop(vector, replace(removed, kind="deletes"))
             for reading in self.locator.readings(path):
                 self.users.get(vector, set()).discard(reading)
 

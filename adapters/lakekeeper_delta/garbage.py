@@ -67,10 +67,11 @@ def find_garbage(
 
 
 def _undecided(journal: Journal, gone: dict[str, Gone]) -> set[str]:
-    """Files that an unread action may name: under another spelling, or as another user of a deletion vector file."""
+    """Files that a live action may name: under another spelling, or as another user of a deletion vector file."""
     if journal.twofold:
         return set(gone)
-    return set() if journal.whole else {path for path, g in gone.items() if g.kind == "deletes"}
+    vectors = set() if journal.whole else {path for path, g in gone.items() if g.kind == "deletes"}
+    return vectors | (journal.ambiguous & gone.keys())
 
 
 def _too_new(gone: Gone, journal: Journal, kept: Kept) -> bool:

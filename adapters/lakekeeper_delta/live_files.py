@@ -13,6 +13,7 @@ from lakekeeper_delta.known_state import all_files
 from lakekeeper_delta.locations import Locator, encoded_id
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import small
+from lakekeeper_delta.spellings import of_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,13 +24,18 @@ _VECTORS = re.compile(r"deletion_vector_([0-9a-fA-F-]{36})\.bin")
 
 
 def alive(log: Log, state: State, journal: Journal, locations: Collection[str]) -> set[str]:
-    """Those of ``locations`` that are live in the newest version: in ``state``, and not dropped by a later commit."""
-    found: set[str] = set()
+    """Those of ``locations`` that are live in the newest version: in ``state`` or added since, and not dropped since.
+
+    Paths are compared as Delta does: what is dropped under one spelling is live under another one.
+    """
+    locator, canonical = journal.locator, of_log(log)
+    undone = {(canonical(path), vector) for path, vector in journal.undone}
+    live = set(journal.added)
     for row in matching(all_files(log, state), locations):
-        vector = journal.locator.vector(row["deletionVector"])
-        for location in journal.locator.readings(row["path"]):
-            if (location, vector) not in journal.undone:
-                found |= {location, vector}
+        known = canonical(row["path"]), locator.vector(row["deletionVector"])
+        if known not in undone:
+            live.add(known)
+    found = {place for path, vector in live for place in (*locator.readings(path), vector)}
     return found & set(locations)
 
 

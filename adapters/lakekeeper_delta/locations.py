@@ -21,6 +21,7 @@ from lakekeeper.core.vacuum.path_guard import spelled
 
 _URI = re.compile(r"(?:[A-Za-z0-9_\-!.~'()*,;:$&+=@/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
 _ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)(//[^/]*)?(/.*)", re.DOTALL)
+_AMBIGUOUS = re.compile(r"[^A-Za-z0-9_.=/%-]|%(?!2[0235fF]|3[cCeEfF]|5[b-eB-E]|60|7[b-dB-DfF]|[01])")
 _SCHEME = re.compile(r"[^/]*:")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _ID = 20  # characters of a UUID in Z85
@@ -86,6 +87,13 @@ class Locator:
     def is_absolute(self, path: str) -> bool:
         """Whether the path starts at the root of a file system."""
         return path.startswith("/") or _ABSOLUTE.fullmatch(path) is not None
+
+    def is_ambiguous(self, path: str) -> bool:
+        """Whether writers may spell the path in two ways: ``ä`` or ``%C3%A4``, but a space is always ``%20``.
+
+        To Delta, two spellings are two files, though they name one place.
+        """
+        return _AMBIGUOUS.search(path) is not None
 
     def _placed(self, path: str, text: str) -> str:
         """The location of ``path``; ``text`` is the path, decoded or not."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -27,7 +27,8 @@ from lakekeeper_delta.reading import History
 
 ROOT = "file:/lake/t"
 LOCATOR = Locator(ROOT, "file:")
-FILES = ["a", "b", "p=a%20b/c", "p=%C3%A4/d"]
+FILES = ["a", "b", "p=a%20b/c", "p=%C3%A4/d", "p=ä/d"]
+"""The last two are one place, and two files to Delta."""
 VECTORS = [uuid.UUID(int=n) for n in range(3)]
 Live = dict[str, int | None]
 """File → number of its vectors' file."""
@@ -37,8 +38,8 @@ def add(path: str, vector: int | None) -> dict[str, Any]:
     return {"path": path, "size": 1, "partitionValues": {}, **_descriptor(vector)}
 
 
-def remove(path: str, vector: int | None, at: int = 1) -> dict[str, Any]:
-    return {"path": path, "size": 1, "deletionTimestamp": at, **_descriptor(vector)}
+def remove(path: str, vector: int | None, at: int = 1, *, changes: bool = True) -> dict[str, Any]:
+    return {"path": path, "size": 1, "deletionTimestamp": at, "dataChange": changes, **_descriptor(vector)}
 
 
 def _descriptor(vector: int | None) -> dict[str, Any]:
@@ -50,10 +51,11 @@ def _descriptor(vector: int | None) -> dict[str, Any]:
 
 @dataclass
 class Line:
-    """Commits and the files that each version references."""
+    """Commits and the files that each version references; ``recorded``: the table has a change feed."""
 
     commits: list[list[dict[str, Any]]] = field(default_factory=list)
     states: list[Live] = field(default_factory=list)
+    recorded: bool = False
 
     def names(self, version: int) -> set[str]:
         live = self.states[version]
@@ -61,20 +63,26 @@ class Line:
         return {str(LOCATOR.of(path)) for path in live} | vectors
 
     def feeds(self, version: int) -> set[str]:
-        return {str(LOCATOR.of(a["cdc"]["path"])) for a in self.commits[version] if "cdc" in a}
+        """Files from which the change feed of the version is read: change data, or what it dropped."""
+        actions = self.commits[version]
+        changes = [action["cdc"] for action in actions if "cdc" in action]
+        if self.recorded and not changes:
+            changes = [a["remove"] for a in actions if "remove" in a and a["remove"]["dataChange"]]
+        named = {str(LOCATOR.of(each["path"])) for each in changes}
+        return named | {LOCATOR.vector(each.get("deletionVector")) for each in changes} - {""}
 
 
 @st.composite
 def lines(draw: st.DrawFn) -> Line:
     """Histories that add, remove and restore files, and change and share their deletion vector files."""
-    line = Line()
+    line = Line(recorded=draw(st.booleans()))
     live: Live = {}
     for version in range(draw(st.integers(1, 7))):
         actions: list[dict[str, Any]] = []
         for path in draw(st.lists(st.sampled_from(FILES), unique=True, max_size=3)):
             vector = draw(st.sampled_from([None, 0, 1, 2]))
             if path in live:
-                actions.append({"remove": remove(path, live.pop(path))})
+                actions.append({"remove": remove(path, live.pop(path), changes=draw(st.booleans()))})
                 if draw(st.booleans()):
                     continue
             live[path] = vector
@@ -105,8 +113,9 @@ def garbage(
     newest = len(line.commits) - 1
     first = max(since, cut, 0)
     journal = Journal(
-        LOCATOR, {}, newest if memory is None else memory, {}, since=since, first=first, newest=newest,
-        whole=since < 0 and not first,
+        LOCATOR, {}, newest if memory is None else memory,
+        {"configuration": {"delta.enableChangeDataFeed": str(line.recorded).lower()}},
+        since=since, first=first, newest=newest, whole=since < 0 and not first,
     )  # fmt: skip
     for version in range(first, newest + 1):
         journal.drop(version, line.commits[version])
@@ -120,6 +129,7 @@ def garbage(
     anything: Any = SimpleNamespace(locator=LOCATOR)
     with (
         patch.object(live_files, "all_files", lambda _log, _state: None),
+        patch.object(live_files, "of_log", lambda _log: str),
         patch.object(live_files, "matching", lambda _frame, _locations: rows),
     ):
         return find_garbage(anything, anything, History(journal, anything), kept, hints, backlog)
@@ -179,7 +189,7 @@ def test_a_backlog_replaces_commits_that_were_cleaned_up(line: Line, data: st.Da
     before = data.draw(st.integers(0, seen))
     oldest = data.draw(st.integers(before, newest))
     cut = data.draw(st.integers(0, oldest))
-    first = garbage(Line(line.commits[: seen + 1], line.states[: seen + 1]), before)
+    first = garbage(replace(line, commits=line.commits[: seen + 1], states=line.states[: seen + 1]), before)
     since = -1 if first.through is None else first.through
     second = garbage(line, oldest, since=since, cut=cut, backlog=first.backlog)
     assert paths(second) <= dead(line, oldest)

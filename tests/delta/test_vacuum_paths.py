@@ -62,6 +62,34 @@ def test_two_spellings_of_a_path_are_one_file(table: ByHand) -> None:
 
 
 @pytest.mark.parametrize("since", [None, 1])
+def test_a_remove_that_spells_the_path_differently_removes_nothing(
+    spark: SparkSession, tmp_path: Path, since: int | None
+) -> None:
+    """Loss L85: delta-rs encodes what Spark leaves as it is, and Spark goes on reading the file."""
+    table = by_hand(spark, tmp_path / "a table", partition="p")
+    live = changed(table.add("p=ä/x.parquet", [1, 2], value="ä"), path="p=ä/x.parquet")
+    table.commit(live)
+    table.commit(changed(removed(live), path="p=%C3%A4/x.parquet"))
+    table.commit(table.add("p=b/y.parquet", value="b"))
+    assert spark.sql(f"SELECT k FROM {table.scene.sql} WHERE p = 'ä'").count() == 2
+    assert look(table.scene, since=since).names() == set()
+    # Only the remove under the same spelling makes it garbage.
+    table.commit(removed(live))
+    assert spark.sql(f"SELECT k FROM {table.scene.sql} WHERE p = 'ä'").count() == 0
+    assert look(table.scene, since=since).sweep() == {"p=ä/x.parquet"}
+
+
+def test_an_add_that_the_state_in_memory_lacks_keeps_its_file(spark: SparkSession, tmp_path: Path) -> None:
+    table = by_hand(spark, tmp_path / "a table", partition="p")
+    storage = table.scene.adapter().storage
+    storage.versions(None)
+    live = changed(table.add("p=ä/x.parquet", value="ä"), path="p=ä/x.parquet")
+    table.commit(live)
+    table.commit(changed(removed(live), path="p=%C3%A4/x.parquet"))
+    assert look(table.scene, storage=storage).names() == set()
+
+
+@pytest.mark.parametrize("since", [None, 1])
 def test_deletion_vectors_that_share_a_file(table: ByHand, since: int | None) -> None:
     place, (one, other) = table.vectors([0], [1])
     a, b = table.add("a.parquet", [1, 2]), table.add("b.parquet", [3, 4])

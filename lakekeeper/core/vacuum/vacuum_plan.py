@@ -65,13 +65,17 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A file that ``version`` dropped at ``at_ms`` (epoch milliseconds), and that has to stay for now."""
+    """A file that ``version`` dropped at ``at_ms`` (epoch milliseconds), and that has to stay for now.
+
+    ``feed``: the change feed of that version is read from it.
+    """
 
     path: str
     kind: str
     version: int
     at_ms: int
     partition: str = ""
+    feed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

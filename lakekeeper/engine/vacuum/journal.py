@@ -100,8 +100,9 @@ class Records:
         for number in range(cursor.parts):
             text = self.notes.read(part(_BACKLOG, number))
             with suppress(ValueError, TypeError):
-                for path, kind, version, at_ms, partition in json.loads(text or "[]"):
-                    found.append(Waiting(str(path), str(kind), int(version), int(at_ms), str(partition)))
+                for path, kind, version, at_ms, partition, *feed in json.loads(text or "[]"):
+                    known = str(path), str(kind), int(version), int(at_ms), str(partition)
+                    found.append(Waiting(*known, feed=any(feed)))
         return Backlog(tuple(found), cursor.seen)
 
     def hints(self, intents: Mapping[str, Intent]) -> frozenset[str]:
