@@ -221,9 +221,19 @@ def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = (
             "others are back, and the entry is kept. Run the restore again"
         )
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
-    adapter.notes.remove(CURSOR)
+    _reset_cursor(adapter.notes)
     _forget(adapter.notes, slot, entry)
     return entry
+
+
+def _reset_cursor(notes: Notes) -> None:
+    """Let the next vacuum read the whole log. The backlog stays: only it lists files whose commits the log has lost."""
+    with suppress(*MALFORMED):
+        cursor = json.loads(notes.read(CURSOR) or "")
+        if cursor["parts"]:
+            notes.replace(CURSOR, json.dumps({**cursor, "through": None}))
+            return
+    notes.remove(CURSOR)
 
 
 def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Version, Versions
+from lakekeeper.core.vacuum.vacuum_plan import Backlog, Waiting
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import register, registered
 from lakekeeper.engine.trash.entries import (
@@ -27,6 +28,7 @@ from lakekeeper.engine.trash.entries import (
     put,
     restore_files,
 )
+from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -105,6 +107,26 @@ def test_restored_files_are_found_by_the_next_vacuum(table: MemoryTable) -> None
     run(table, age_ms=DAY)
     assert set(table.disk) == set(table.current.files)
     assert registered(MemoryAdapter(table).notes) == {}
+
+
+def test_a_restore_keeps_the_backlog(table: MemoryTable) -> None:
+    """The log may have lost the commits that dropped the files in it: no later vacuum would find them."""
+    name, adapter = with_trash(table), MemoryAdapter(table)
+    table.notes["vacuum/cursor.json"] = json.dumps({"through": 4, "uuid": table.uuid, "parts": 1, "seen": 5})
+    table.notes["vacuum/backlog-0000.json"] = json.dumps([["data/a", "data", 3, 1, ""]])
+    restore_files(adapter, name)
+    records = Records(adapter.notes, "v-1", Clock(lambda: table.now_ms), DAY)
+    versions = records.versions(adapter.storage, (), lambda _: True)
+    assert versions.items[0].id == 0, "the whole log is read again"
+    assert records.backlog(versions) == Backlog((Waiting("data/a", "data", 3, 1),), seen=5)
+
+
+@pytest.mark.parametrize("note", ["{half", "[1]", '{"through": 4, "uuid": "u"}'])
+def test_a_restore_removes_a_cursor_without_a_backlog(table: MemoryTable, note: str) -> None:
+    name, adapter = with_trash(table), MemoryAdapter(table)
+    table.notes["vacuum/cursor.json"] = note
+    restore_files(adapter, name)
+    assert "vacuum/cursor.json" not in table.notes
 
 
 def test_files_restored_while_a_vacuum_ends_are_found_by_the_next() -> None:
