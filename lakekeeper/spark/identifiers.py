@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.model.keys import quote
+from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
 from lakekeeper.spark.catalogs import SESSION_CATALOG, catalogs
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
@@ -144,7 +144,12 @@ def namespaces(spark: Any, catalog: str) -> tuple[str, ...]:
         rows = spark.sql(f"SHOW NAMESPACES IN {_quoted(catalog)}").collect()
     except Exception as error:  # a catalog's client can throw anything
         raise AdapterError(_no_answer(catalog, error)) from error
-    return tuple(sorted(str(row[0]) for row in rows))
+    return tuple(sorted(map(_namespace, rows)))
+
+
+def _namespace(row: Any) -> str:
+    """The name in a row of SHOW NAMESPACES: Spark quotes it where it is not a word, except in the legacy output."""
+    return str(row[0]) if "databaseName" in row else parse_column(str(row[0]))[0]
 
 
 def _is_catalog(jvm: Jvm, name: str) -> bool:
@@ -224,7 +229,10 @@ def expand(spark: Any, patterns: tuple[str, ...]) -> tuple[Expanded, ...]:
 
 
 def _expanded(spark: Any, pattern: str) -> Expanded:
-    steps = pattern.split(".")
+    try:
+        steps = list(parse_column(pattern))
+    except OptionError:
+        steps = []
     if len(steps) == 2:
         steps = [spark.catalog.currentCatalog(), *steps]
     if len(steps) != 3:
@@ -240,7 +248,7 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
         try:
             tables = [table for table in _tables(spark, catalog, found) if fnmatch.fnmatchcase(table, name)]
         except Exception as error:  # a namespace that cannot be listed does not affect the others
-            errors.append(f"{catalog}.{found}: {reason(error)}")
+            errors.append(f"{catalog}.{quote(found)}: {reason(error)}")
             continue
         names += [".".join(quote(step) for step in (catalog, found, table)) for table in sorted(tables)]
     return Expanded(pattern, tuple(names), "; ".join(errors))
