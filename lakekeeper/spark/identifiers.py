@@ -64,7 +64,17 @@ def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:
     raise NotFound(text, "no table at this path (no _delta_log folder in it)")
 
 
-def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
+def full_name(spark: Any, text: str, parts: Sequence[str]) -> tuple[str, ...]:
+    """Catalog, namespace and name of a table whose name has these parts; it need not exist. ``text`` is for messages.
+
+    Raises NotFound for an unknown catalog, AdapterError for one that does not respond.
+    """
+    jvm = Jvm(spark)
+    _activate(jvm)
+    return _full_name(jvm, text, parts)
+
+
+def _full_name(jvm: Jvm, text: str, parts: Sequence[str]) -> tuple[str, ...]:
     manager = jvm.session.sessionState().catalogManager()
     try:
         named = len(parts) > 1 and _is_catalog(jvm, parts[0])
@@ -77,9 +87,15 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     # catalog has no table without a database, and takes the current one.
     outside = named and catalog != SESSION_CATALOG
     namespace = rest[:-1] if len(rest) > 1 or outside else _current_namespace(manager, catalog)
+    return (catalog, *namespace, rest[-1])
+
+
+def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
+    manager = jvm.session.sessionState().catalogManager()
+    catalog, *namespace, name = _full_name(jvm, text, parts)
     _refuse_view(jvm, text)
     identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
-        jvm.array(jvm.view.java.lang.String, namespace), rest[-1]
+        jvm.array(jvm.view.java.lang.String, namespace), name
     )
     try:
         table = manager.catalog(catalog).loadTable(identifier)
@@ -96,8 +112,8 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
         raise NotFound(text, f"is a part of a table (metadata, branch or tag); name the table, {owner}")
     if not provider:
         raise AdapterError(f"{text}: catalog '{catalog}' does not report the format of the table")
-    sql = ".".join(_quoted(step) for step in (catalog, *namespace, rest[-1]))
-    return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
+    sql = ".".join(_quoted(step) for step in (catalog, *namespace, name))
+    return TableName(text, provider, sql, catalog, tuple(namespace), name)
 
 
 def _is_namespace(jvm: Jvm, catalog: Any, steps: Sequence[str]) -> bool:
