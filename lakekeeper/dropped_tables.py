@@ -2,6 +2,7 @@
 
     drop_table("ice.db.t")  ─► ice.db.t__lakekeeper_trash_1763769600000 ─┬─ restore_table("ice.db.t")
                                                                          └─ empty_dropped("ice.db"): deleted for good
+    with force=True         ─► ice.db.t__lakekeeper_trash_1763769600000_forced
 
 A rename is atomic in every catalog, and the new name records the table and the time of the drop, so no second record
 can get lost. Files are deleted when the trash is emptied, not by the drop. Most catalogs keep the location of a
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import resolve as resolve_options
-from lakekeeper.core.model.keys import quote
+from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.trash import entries as trash_entries
@@ -32,27 +33,30 @@ from lakekeeper.errors import (
 )
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.confs import lakekeeper_confs
-from lakekeeper.spark.identifiers import DROPPED
+from lakekeeper.spark.identifiers import DROPPED, full_name
 from lakekeeper.spark.identifiers import resolve as resolve_name
 from lakekeeper.spark.jvm import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NAME = re.compile(rf"(.+){DROPPED}(\d+)")
+_FORCED = "_forced"
+_NAME = re.compile(rf"(.+){DROPPED}(\d+)({_FORCED})?")
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
     """A table in the trash: original name, current name, and time of the drop (epoch milliseconds).
 
-    ``files_stay`` is why its files stayed when the trash was emptied; empty if they were deleted.
+    ``files_stay`` is why its files stayed when the trash was emptied; empty if they were deleted. ``forced``: its
+    retention ended with the drop.
     """
 
     name: str
     kept_as: str
     at_ms: int
     files_stay: str = ""
+    forced: bool = False
 
 
 def drop_table(
@@ -72,9 +76,9 @@ def drop_table(
         )
     if _NAME.fullmatch(found.name):
         raise OptionError("name", name, "a table that is not already in the trash")
-    at_ms = 0 if force else (clock or Clock()).now_ms()
+    at_ms = (clock or Clock()).now_ms()
     namespace = (found.catalog, *found.namespace)
-    kept = f"{found.name}{DROPPED}{at_ms}"
+    kept = f"{found.name}{DROPPED}{at_ms}{_FORCED if force else ''}"
     try:
         spark.sql(f"ALTER TABLE {found.sql} RENAME TO {_joined(*found.namespace, kept)}")
     except Exception as error:
@@ -92,18 +96,23 @@ def drop_table(
                 f"catalog '{found.catalog}' refuses to rename it ({reason(error)}); nothing was changed",
             ) from error
         raise
-    return DroppedTable(_joined(*namespace, found.name), _joined(*namespace, kept), at_ms)
+    return DroppedTable(_joined(*namespace, found.name), _joined(*namespace, kept), at_ms, forced=force)
 
 
 def dropped_tables(spark: SparkSession, namespace: str) -> tuple[DroppedTable, ...]:
-    """The dropped tables of a namespace (``catalog.namespace``), oldest first."""
+    """The dropped tables of a namespace, oldest first: ``catalog.namespace``, or ``catalog`` for those outside all.
+
+    Raises OptionError for text that is not a name, NotFound for an unknown catalog.
+    """
     require_classic(spark)
-    steps = namespace.split(".")
-    if len(steps) != 2:
-        raise OptionError("namespace", namespace, "catalog.namespace, e.g. ice.db")
-    rows = spark.sql(f"SHOW TABLES IN {_joined(*steps)}").collect()
+    *space, _ = full_name(spark, namespace, (*_steps("namespace", namespace), "any"))
+    return _dropped_in(spark, space)
+
+
+def _dropped_in(spark: SparkSession, space: Sequence[str]) -> tuple[DroppedTable, ...]:
+    rows = spark.sql(f"SHOW TABLES IN {_joined(*space)}").collect()
     found = [
-        DroppedTable(_joined(*steps, m[1]), _joined(*steps, row.tableName), int(m[2]))
+        DroppedTable(_joined(*space, m[1]), _joined(*space, row.tableName), int(m[2]), forced=bool(m[3]))
         for row in rows
         if (m := _NAME.fullmatch(row.tableName))
     ]
@@ -113,19 +122,26 @@ def dropped_tables(spark: SparkSession, namespace: str) -> tuple[DroppedTable, .
 def restore_table(spark: SparkSession, name: str) -> DroppedTable:
     """Restore the dropped table of this name, the last one dropped if there are several.
 
+    Letter case counts only where names differ in nothing else: some catalogs change that of the tables they keep.
     Raises NotFound if the trash has no such table, OptionError if another table has the name now.
     """
-    steps = name.split(".")
-    if len(steps) != 3:
-        raise OptionError("name", name, "catalog.namespace.table")
-    wanted = _joined(*steps)
-    fits = [table for table in dropped_tables(spark, ".".join(steps[:2])) if table.name == wanted]
+    require_classic(spark)
+    *space, wanted = full_name(spark, name, _steps("name", name))
+    fits = _named(_dropped_in(spark, space), _joined(*space, wanted))
     if not fits:
         raise NotFound(name, "the trash has no table of that name")
-    if spark.catalog.tableExists(wanted):
+    last = fits[-1]
+    if spark.catalog.tableExists(last.name):
         raise OptionError("name", name, "a name that is free; rename the table that has it now")
-    spark.sql(f"ALTER TABLE {fits[-1].kept_as} RENAME TO {_joined(*steps[1:])}")
-    return fits[-1]
+    spark.sql(f"ALTER TABLE {last.kept_as} RENAME TO {_joined(*space[1:], parse_column(last.name)[-1])}")
+    return last
+
+
+def _named(tables: Sequence[DroppedTable], name: str) -> list[DroppedTable]:
+    """The tables of this name; without one, those of the only name that differs from it in letter case."""
+    same = [table for table in tables if table.name == name]
+    alike = [table for table in tables if table.name.lower() == name.lower()]
+    return same or (alike if len({table.name for table in alike}) == 1 else [])
 
 
 def empty_dropped(
@@ -139,28 +155,39 @@ def empty_dropped(
 
     The table's own trash is emptied first, because nothing refers to it once the table is deleted. A table whose
     trash cannot be emptied is kept. Where others may need the files (``gc.enabled=false``, Nessie), only the name goes.
-    Raises AdapterError for a table that cannot be looked at, after all others.
+    Raises AdapterError for the first table that cannot be deleted, after all others.
     """
     resolved = resolve_options(options, lakekeeper_confs(spark))
     keep_ms = resolved.vacuum.trash_retention_ms
     locations = resolved.vacuum.allowed_locations
     now = (clock or Clock()).now_ms()
-    gone, failed = [], None
+    gone: list[DroppedTable] = []
+    failed: dict[str, Exception] = {}
     for table in dropped_tables(spark, namespace):
-        if now < table.at_ms + keep_ms:
+        if not table.forced and now < table.at_ms + keep_ms:
             continue
         try:
-            why = _keeps_files(spark, table.kept_as)
-            may_go = bool(why) or _trash_emptied(spark, table.kept_as, now, locations)
-        except AdapterError as error:
-            failed = failed or error
-            continue
-        if may_go:
-            spark.sql(f"DROP TABLE {table.kept_as}{'' if why else ' PURGE'}")
-            gone.append(replace(table, files_stay=why))
-    if failed is not None:
-        raise failed
+            gone += _deleted(spark, table, now, locations)
+        except Exception as error:  # a catalog's client can throw anything, and the other tables are due too
+            failed[table.kept_as] = error
+    if failed:
+        name, first = next(iter(failed.items()))
+        raise AdapterError(
+            f"{namespace}: of the dropped tables that are due, {len(gone)} were deleted and {len(failed)} could not "
+            f"be: {name}: {reason(first)}"
+        ) from first
     return tuple(gone)
+
+
+def _deleted(
+    spark: SparkSession, table: DroppedTable, now_ms: int, locations: Sequence[str]
+) -> list[DroppedTable]:
+    """Delete a table; empty if its own trash cannot be emptied yet."""
+    why = _keeps_files(spark, table.kept_as)
+    if not why and not _trash_emptied(spark, table.kept_as, now_ms, locations):
+        return []
+    spark.sql(f"DROP TABLE {table.kept_as}{'' if why else ' PURGE'}")
+    return [replace(table, files_stay=why)]
 
 
 def _keeps_files(spark: SparkSession, text: str) -> str:
@@ -186,3 +213,13 @@ def _trash_emptied(spark: SparkSession, name: str, now_ms: int, locations: Seque
 
 def _joined(*steps: str) -> str:
     return ".".join(quote(step) for step in steps)
+
+
+def _steps(option: str, text: str) -> tuple[str, ...]:
+    """The parts of a name. Raises OptionError for text that is not one."""
+    try:
+        return parse_column(text)
+    except OptionError as error:
+        raise OptionError(
+            option, text, "a name such as catalog.namespace, with back-quotes where needed"
+        ) from error

@@ -1,14 +1,16 @@
-"""Emptying the trash of dropped tables, without Spark: what is not known to be empty stays."""
+"""The trash of dropped tables, without Spark: what is not known to be empty stays, and one table stops no other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
-from lakekeeper.errors import AdapterError, NotFound, TableError, Unsupported
+from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError, Unsupported
 
 dropped = import_module("lakekeeper.dropped_tables")  # the package exports a function of this name
 
@@ -24,16 +26,24 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(dropped, "lakekeeper_confs", lambda _spark: {})
     monkeypatch.setattr(dropped, "resolve_name", lambda _spark, name: SimpleNamespace(provider=name))
     monkeypatch.setattr(dropped, "find_format", unknown)
+    monkeypatch.setattr(dropped, "full_name", lambda _spark, _text, parts: parts)
     return []
 
 
-def session(statements: list[str]) -> Any:
+def session(
+    statements: list[str],
+    names: Sequence[str] = ("t__lakekeeper_trash_1", "u__lakekeeper_trash_2"),
+    failing: str = "none",
+) -> Any:
+    """A session whose catalog lists these tables, and fails at a statement that contains ``failing``."""
+
     def sql(text: str) -> SimpleNamespace:
+        if failing in text:
+            raise RuntimeError("the catalog refuses it")
         statements.append(text)
-        names = ("t__lakekeeper_trash_1", "u__lakekeeper_trash_2")
         return SimpleNamespace(collect=lambda: [SimpleNamespace(tableName=name) for name in names])
 
-    return SimpleNamespace(sql=sql)
+    return SimpleNamespace(sql=sql, catalog=SimpleNamespace(tableExists=lambda _name: False))
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception) -> None:
@@ -64,3 +74,112 @@ def test_a_table_that_lakekeeper_cannot_maintain_has_no_trash(
         "ice.db.t",
         "ice.db.u",
     ]
+
+
+def test_a_table_that_cannot_be_dropped_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    """Another user may have restored it meanwhile, or the user may lack the right to drop it."""
+    opening(monkeypatch, "none", NotFound("t", "unused"))
+    spark = session(statements, failing="DROP TABLE ice.db.t__")
+    with pytest.raises(AdapterError, match=r"1 were deleted and 1 could not be: ice\.db\.t__.* refuses it"):
+        dropped.empty_dropped(spark, "ice.db")
+    assert statements[-1] == "DROP TABLE ice.db.u__lakekeeper_trash_2 PURGE"
+
+
+def test_a_table_that_does_not_resolve_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    opening(monkeypatch, "none", NotFound("t", "unused"))
+
+    def resolve_name(_spark: object, name: str) -> SimpleNamespace:
+        if "t__" in name:
+            raise NotFound(name, "no such table")
+        return SimpleNamespace(provider=name)
+
+    monkeypatch.setattr(dropped, "resolve_name", resolve_name)
+    with pytest.raises(AdapterError, match="no such table"):
+        dropped.empty_dropped(session(statements), "ice.db")
+    assert statements[-1] == "DROP TABLE ice.db.u__lakekeeper_trash_2 PURGE"
+
+
+@pytest.mark.parametrize(
+    "space, listed, renamed",
+    [
+        ("ice.a.b", "ice.a.b", "a.b.t"),
+        ("ice", "ice", "t"),
+        ("ice.`my-db`", "ice.`my-db`", "`my-db`.t"),
+        ("ice.`a.b`", "ice.`a.b`", "`a.b`.t"),
+    ],
+)
+def test_a_namespace_may_have_any_number_of_steps(
+    statements: list[str], space: str, listed: str, renamed: str
+) -> None:
+    spark = session(statements, ["t__lakekeeper_trash_1"])
+    [table] = dropped.dropped_tables(spark, space)
+    assert statements == [f"SHOW TABLES IN {listed}"]
+    assert dropped.restore_table(spark, f"{space}.t") == table
+    assert statements[-1] == f"ALTER TABLE {listed}.t__lakekeeper_trash_1 RENAME TO {renamed}"
+
+
+def test_text_that_is_no_name_is_refused(statements: list[str]) -> None:
+    for call, option in ((dropped.dropped_tables, "namespace"), (dropped.restore_table, "name")):
+        with pytest.raises(OptionError, match="a name such as") as raised:
+            call(session(statements), "ice..`t")
+        assert raised.value.key == option
+
+
+@pytest.mark.parametrize(
+    "names, wanted, kept_as",
+    [
+        (["events__lakekeeper_trash_5"], "Events", "events__lakekeeper_trash_5"),
+        (
+            ["events__lakekeeper_trash_5", "Events__lakekeeper_trash_3"],
+            "Events",
+            "Events__lakekeeper_trash_3",
+        ),
+        (["events__lakekeeper_trash_5", "EVENTS__lakekeeper_trash_3"], "Events", ""),
+        (
+            ["events__lakekeeper_trash_5", "events__lakekeeper_trash_7"],
+            "Events",
+            "events__lakekeeper_trash_7",
+        ),
+    ],
+)
+def test_letter_case_counts_only_where_it_distinguishes_names(
+    statements: list[str], names: list[str], wanted: str, kept_as: str
+) -> None:
+    """A Hive metastore lists a table in lower case, however it was named when it was dropped."""
+    spark = session(statements, names)
+    if not kept_as:
+        with pytest.raises(NotFound, match="no table of that name"):
+            dropped.restore_table(spark, f"hive.db.{wanted}")
+        return
+    assert dropped.restore_table(spark, f"hive.db.{wanted}").kept_as == f"hive.db.{kept_as}"
+    original = kept_as.partition("__")[0]
+    assert statements[-1] == f"ALTER TABLE hive.db.{kept_as} RENAME TO db.{original}"
+
+
+def test_a_forced_drop_is_the_last_one_and_due_at_once(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    """It was recorded at time 0, so that a restore took an older table of the name."""
+    opening(monkeypatch, "none", NotFound("t", "unused"))
+    found = SimpleNamespace(catalog="ice", namespace=("db",), name="t", sql="`ice`.`db`.`t`")
+    monkeypatch.setattr(dropped, "resolve_name", lambda _spark, _name: found)
+    forced = dropped.drop_table(session(statements), "ice.db.t", force=True, clock=Clock(lambda: 2_000))
+    assert (forced.at_ms, forced.forced) == (2_000, True)
+    older = "t__lakekeeper_trash_1000"
+    spark = session(statements, [forced.kept_as.rpartition(".")[2], older])
+    assert dropped.restore_table(spark, "ice.db.t") == forced
+    monkeypatch.setattr(dropped, "resolve_name", lambda _spark, name: SimpleNamespace(provider=name))
+    assert dropped.empty_dropped(spark, "ice.db", clock=Clock(lambda: 2_001)) == (forced,)
+    assert statements[-1] == f"DROP TABLE {forced.kept_as} PURGE"
+
+
+def test_a_drop_that_an_earlier_version_forced_is_due(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    opening(monkeypatch, "none", NotFound("t", "unused"))
+    spark = session(statements, ["t__lakekeeper_trash_0"])
+    assert [table.at_ms for table in dropped.empty_dropped(spark, "ice.db")] == [0]

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
+from lakekeeper.errors import MALFORMED
 from lakekeeper_iceberg.filesystem import Disk, is_child
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.notes import IcebergNotes
@@ -64,7 +65,7 @@ def noted(notes: IcebergNotes, run: str) -> list[Attempt]:
     text = notes.read(note_of(run))
     try:
         found = [_attempt(each) for each in json.loads(text or "[]")]
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return []
     return [attempt for attempt in found if _UUID.fullmatch(attempt.uuid)]
 

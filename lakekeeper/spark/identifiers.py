@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.model.keys import quote
+from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
 from lakekeeper.spark.catalogs import SESSION_CATALOG, catalogs
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
@@ -64,7 +64,17 @@ def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:
     raise NotFound(text, "no table at this path (no _delta_log folder in it)")
 
 
-def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
+def full_name(spark: Any, text: str, parts: Sequence[str]) -> tuple[str, ...]:
+    """Catalog, namespace and name of a table whose name has these parts; it need not exist. ``text`` is for messages.
+
+    Raises NotFound for an unknown catalog, AdapterError for one that does not respond.
+    """
+    jvm = Jvm(spark)
+    _activate(jvm)
+    return _full_name(jvm, text, parts)
+
+
+def _full_name(jvm: Jvm, text: str, parts: Sequence[str]) -> tuple[str, ...]:
     manager = jvm.session.sessionState().catalogManager()
     try:
         named = len(parts) > 1 and _is_catalog(jvm, parts[0])
@@ -77,9 +87,15 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
     # catalog has no table without a database, and takes the current one.
     outside = named and catalog != SESSION_CATALOG
     namespace = rest[:-1] if len(rest) > 1 or outside else _current_namespace(manager, catalog)
+    return (catalog, *namespace, rest[-1])
+
+
+def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
+    manager = jvm.session.sessionState().catalogManager()
+    catalog, *namespace, name = _full_name(jvm, text, parts)
     _refuse_view(jvm, text)
     identifier = jvm.view.org.apache.spark.sql.connector.catalog.Identifier.of(
-        jvm.array(jvm.view.java.lang.String, namespace), rest[-1]
+        jvm.array(jvm.view.java.lang.String, namespace), name
     )
     try:
         table = manager.catalog(catalog).loadTable(identifier)
@@ -96,8 +112,8 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
         raise NotFound(text, f"is a part of a table (metadata, branch or tag); name the table, {owner}")
     if not provider:
         raise AdapterError(f"{text}: catalog '{catalog}' does not report the format of the table")
-    sql = ".".join(_quoted(step) for step in (catalog, *namespace, rest[-1]))
-    return TableName(text, provider, sql, catalog, tuple(namespace), rest[-1])
+    sql = ".".join(_quoted(step) for step in (catalog, *namespace, name))
+    return TableName(text, provider, sql, catalog, tuple(namespace), name)
 
 
 def _is_namespace(jvm: Jvm, catalog: Any, steps: Sequence[str]) -> bool:
@@ -144,7 +160,12 @@ def namespaces(spark: Any, catalog: str) -> tuple[str, ...]:
         rows = spark.sql(f"SHOW NAMESPACES IN {_quoted(catalog)}").collect()
     except Exception as error:  # a catalog's client can throw anything
         raise AdapterError(_no_answer(catalog, error)) from error
-    return tuple(sorted(str(row[0]) for row in rows))
+    return tuple(sorted(map(_namespace, rows)))
+
+
+def _namespace(row: Any) -> str:
+    """The name in a row of SHOW NAMESPACES: Spark quotes it where it is not a word, except in the legacy output."""
+    return str(row[0]) if "databaseName" in row else parse_column(str(row[0]))[0]
 
 
 def _is_catalog(jvm: Jvm, name: str) -> bool:
@@ -224,7 +245,10 @@ def expand(spark: Any, patterns: tuple[str, ...]) -> tuple[Expanded, ...]:
 
 
 def _expanded(spark: Any, pattern: str) -> Expanded:
-    steps = pattern.split(".")
+    try:
+        steps = list(parse_column(pattern))
+    except OptionError:
+        steps = []
     if len(steps) == 2:
         steps = [spark.catalog.currentCatalog(), *steps]
     if len(steps) != 3:
@@ -240,7 +264,7 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
         try:
             tables = [table for table in _tables(spark, catalog, found) if fnmatch.fnmatchcase(table, name)]
         except Exception as error:  # a namespace that cannot be listed does not affect the others
-            errors.append(f"{catalog}.{found}: {reason(error)}")
+            errors.append(f"{catalog}.{quote(found)}: {reason(error)}")
             continue
         names += [".".join(quote(step) for step in (catalog, found, table)) for table in sorted(tables)]
     return Expanded(pattern, tuple(names), "; ".join(errors))

@@ -49,10 +49,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a call: its name (empty for a positional one) and its text as SQL."""
+    """An argument of a call: its name (empty for a positional one), and its expression as Spark parsed it."""
 
     name: str
-    text: str
+    expression: Any
 
 
 def parse(spark: Any, statement: str) -> Node:
@@ -93,25 +93,26 @@ def arguments_of(jvm: Jvm, expressions: Any) -> list[Argument]:
     found = []
     for expression in jvm.python_list(expressions):
         named = str(expression.getClass().getSimpleName()) == "NamedArgumentExpression"
-        value = expression.value() if named else expression
-        found.append(Argument(str(expression.key()).lower() if named else "", str(value.sql())))
+        name = str(expression.key()).lower() if named else ""
+        found.append(Argument(name, expression.value() if named else expression))
     return found
 
 
 def evaluated(spark: Any, given: Sequence[Argument]) -> list[tuple[str, Any]]:
-    """Arguments with their values in the place of their texts. Raises OptionError for what is not constant."""
-    values = constants(spark, [argument.text for argument in given])
-    return [(argument.name, value) for argument, value in zip(given, values, strict=True)]
+    """The names of arguments with their values as Python objects. Raises OptionError for what is not constant.
 
-
-def constants(spark: Any, texts: Sequence[str]) -> list[Any]:
-    """The values of constant SQL expressions, as Python objects. Raises OptionError for what is not constant."""
-    if not texts:
+    Expressions are evaluated as they were parsed: how Spark would read them as text depends on the session's confs.
+    """
+    if not given:
         return []
+    jvm = Jvm(spark)
+    columns = [jvm.shim.column(jvm, each.expression).alias(str(i)) for i, each in enumerate(given)]
+    nothing = jvm.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
     try:
-        row = spark.sql("SELECT " + ", ".join(f"{text} AS `{i}`" for i, text in enumerate(texts))).first()
+        row = jvm.dataframe(jvm.rows_of_plan(nothing).select(jvm.seq(columns))).first()
     except Exception as error:
         chain = causes(error)
         text = (chain[0][1] if chain else str(error)).strip().splitlines()[0]
-        raise OptionError("arguments", ", ".join(texts), f"constants; {text}") from error
-    return list(row)
+        shown = ", ".join(str(each.expression.sql()) for each in given)
+        raise OptionError("arguments", shown, f"constants; {text}") from error
+    return [(each.name, value) for each, value in zip(given, row, strict=True)]

@@ -14,6 +14,7 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.trash.entries import restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from tests.delta.scene import Scene
 from tests.delta.vacuum import on_disk
@@ -95,6 +96,20 @@ def test_restored_files_are_kept(scene: Scene) -> None:
     assert dropped <= on_disk(scene.path)
     assert live & dropped == dropped
     assert scene.spark_rows() == rows == rows_by_the_log(scene)
+
+
+def test_files_wait_on_after_others_came_back_from_the_trash(scene: Scene) -> None:
+    """A restore removed the cursor, and with it the extent of the backlog."""
+    rewritten(scene, "7 days")
+    trashed = at(scene, 0, age_ms=0, allow_unsafe=True, trash=True)
+    assert trashed.deleted_files_count > 0
+    dropped = on_disk(scene.path)
+    scene.run("DELETE FROM {t}")
+    at(scene, 0)
+    restore_files(scene.adapter(), trashed.trash)
+    clean(scene)
+    at(scene, 7.1)
+    assert dropped.isdisjoint(on_disk(scene.path))
 
 
 def test_a_long_log_retention_needs_no_note(scene: Scene) -> None:

@@ -204,6 +204,25 @@ def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> Non
     assert plain not in [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}")]
 
 
+def test_a_dropped_table_is_restored_by_each_name_that_drops_it(spark: SparkSession) -> None:
+    name, before = "ice.dropped.`in-ner`.t", spark.catalog.currentCatalog()
+    for space in ("ice.dropped", "ice.dropped.`in-ner`"):
+        spark.sql(f"CREATE NAMESPACE {space}")
+    spark.sql(f"CREATE TABLE {name} (id INT) USING iceberg")
+    spark.sql("USE ice.dropped.`in-ner`")
+    try:
+        for text in (name, "t"):
+            with pytest.raises(NotFound, match="no table of that name"):
+                lk.restore_table(spark, text)
+            dropped = lk.drop_table(spark, text, force=text == "t")
+            assert dropped.name == name
+            assert lk.dropped_tables(spark, "ice.dropped.`in-ner`") == (dropped,)
+            assert lk.restore_table(spark, text) == dropped
+            assert spark.table(name).count() == 0
+    finally:
+        spark.catalog.setCurrentCatalog(before)
+
+
 def test_checkpoints_set_only_by_a_property_stop_the_vacuum(
     spark: SparkSession, lake: Lake, confs: RuntimeConfig, tmp_path: Path
 ) -> None:

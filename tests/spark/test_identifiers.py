@@ -160,6 +160,29 @@ def test_patterns(spark: SparkSession, home: Path, pattern: str, expected: list[
     assert found.error == ""
 
 
+def test_namespaces_that_need_quotes(spark: SparkSession, confs: RuntimeConfig) -> None:
+    """SHOW NAMESPACES lists them in quotes, and Spark's legacy output without."""
+    spaces = ("`my-quoted`", "`my``quoted`", "`2quoted`")
+    for space in spaces:
+        spark.sql(f"CREATE NAMESPACE ice.{space}")
+        spark.sql(f"CREATE TABLE ice.{space}.`odd-name` (id INT) USING iceberg")
+    try:
+        for legacy in ("false", "true"):
+            confs.set("spark.sql.legacy.keepCommandOutputSchema", legacy)
+            every, one, quoted = expand(
+                spark, ("ice.*quoted.odd*", "ice.my-quoted.*", "ice.`my``quoted`.odd-name*")
+            )
+            assert set(every.names) == {f"ice.{space}.`odd-name`" for space in spaces}
+            assert one.names == ("ice.`my-quoted`.`odd-name`",)
+            assert quoted.names == ("ice.`my``quoted`.`odd-name`",)
+            assert every.error == one.error == quoted.error == ""
+        assert [lk.table(spark, name).blocks().count() for name in every.names] == [0, 0, 0]
+    finally:
+        for space in spaces:
+            spark.sql(f"DROP TABLE IF EXISTS ice.{space}.`odd-name`")
+            spark.sql(f"DROP NAMESPACE ice.{space}")
+
+
 def test_a_pattern_of_paths_is_a_path(spark: SparkSession) -> None:
     (found,) = expand(spark, ("/data/delta/*",))
     assert found == Expanded("/data/delta/*", ("/data/delta/*",))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.keys import ClusterKey
+from lakekeeper.errors import MALFORMED
 
 BITS = 10  # per column: four columns take 40 bits, well within 63
 MOST = (1 << BITS) - 2  # boundaries per column: n of them make n + 1 buckets, and NULL takes one more
@@ -40,7 +41,7 @@ class Boundaries:
         """Inverse of :meth:`to_json`; raises ValueError on anything else."""
         try:
             return boundaries_from(json.loads(text))
-        except (ValueError, KeyError, TypeError) as error:
+        except MALFORMED as error:
             raise ValueError(f"no rank boundaries: {error!r}") from error
 
     def fits(self, key: ClusterKey) -> bool:
@@ -50,7 +51,7 @@ class Boundaries:
 
 
 def boundaries_from(data: dict[str, Any]) -> Boundaries:
-    """Boundaries from plain JSON data; raises KeyError, TypeError or ValueError."""
+    """Boundaries from plain JSON data; raises an error of ``MALFORMED``."""
     columns = tuple(tuple(column) for column in data["columns"])
     kinds = tuple(str(kind) for kind in data["kinds"])
     if len(columns) != len(kinds) or any(len(c) > MOST for c in columns):

@@ -234,6 +234,10 @@ class Code(str, Enum):
     READ_BY_RUN = "read_by_run", "run {run_id} has read it and may be writing"
     IN_TRASH = "in_trash", "a partition in the trash: '{entry}'"
     UNREAD_BY_STREAM = "unread_by_stream", "the stream with checkpoint {checkpoint} has yet to read it"
+    STREAM_SOURCE_UNKNOWN = (
+        "stream_source_unknown",
+        "a stream that has read nothing yet may be of this table: {checkpoint}",
+    )
     SINK_POSITION = "sink_position", "the last commit of {sink} (vacuum.sink-retention-hours)"
     SINK_SEARCH = (
         "sink_search",

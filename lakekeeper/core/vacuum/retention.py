@@ -163,7 +163,7 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
         if why is not None:
             reasons.setdefault(version.id, why)
     for stream in retention.streams:
-        unread = Reason.of(Code.UNREAD_BY_STREAM, checkpoint=stream.checkpoint)
+        unread = _unread(versions, stream)
         for number in _to_read(table, versions, stream):
             reasons.setdefault(number, unread)
     if retention.sink_ms and versions.sinks:
@@ -304,6 +304,13 @@ def _ancestors(head: int, known: Mapping[int, Version]) -> Iterable[Version]:
         seen.add(at)
         yield known[at]
         at = known[at].parent
+
+
+def _unread(versions: Versions, stream: Stream) -> Reason:
+    """Why a stream holds versions. A checkpoint does not show which table a stream reads that has read nothing yet."""
+    unknown = not stream.required and not versions.linear and ("", None) in stream.positions
+    code = Code.STREAM_SOURCE_UNKNOWN if unknown else Code.UNREAD_BY_STREAM
+    return Reason.of(code, checkpoint=stream.checkpoint)
 
 
 def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:

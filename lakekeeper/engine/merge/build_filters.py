@@ -13,7 +13,6 @@ of its path, since files never change. If it is lost, the footers are read again
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -34,6 +33,7 @@ from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
+from lakekeeper.errors import MALFORMED
 from lakekeeper.spi import Adapter, Notes, Observer, Runner
 
 _Hashes = npt.NDArray[np.uint64]
@@ -127,6 +127,6 @@ def _parsed(text: str | None, columns: Sequence[str]) -> _Hashes:
         if found.get("columns") == list(columns):
             data = base64.b64decode(found["settled"], validate=True)
             return np.frombuffer(data, "<u8").astype(np.uint64)
-    except (ValueError, KeyError, AttributeError, TypeError, binascii.Error):
+    except MALFORMED:
         pass
     return np.zeros(0, np.uint64)

@@ -32,7 +32,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.note_slots import claim, filled, slot_note
-from lakekeeper.errors import AdapterError, Rejected
+from lakekeeper.errors import MALFORMED, AdapterError, Rejected
 from lakekeeper.spi import Adapter, Notes
 
 SLOTS = 64
@@ -105,7 +105,7 @@ def read_intent(text: str) -> Intent | None:
         )
         fits = is_name(intent.run_id) if intent.kind == VACUUM else is_run_id(intent.run_id)
         known = intent.kind in (_REWRITE, VACUUM) and isinstance(intent.table_uuid, str)
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return None
     return intent if fits and known else None
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lakekeeper.engine.clock import Clock
+from lakekeeper.errors import MALFORMED
 from lakekeeper.spi import Notes
 
 NOTE = "service.json"
@@ -108,7 +109,7 @@ def _read(text: str | None) -> tuple[str, int]:
     try:
         plain = json.loads(text or "")
         return str(plain["owner"]), int(plain["until_ms"])
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return "", 0
 
 

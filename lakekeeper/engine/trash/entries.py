@@ -30,7 +30,7 @@ from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register
 from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
-from lakekeeper.errors import AdapterError, LakekeeperError, NotFound
+from lakekeeper.errors import MALFORMED, AdapterError, LakekeeperError, NotFound
 from lakekeeper.spi import Adapter, Notes
 from lakekeeper.spi.storage import Storage
 
@@ -136,8 +136,7 @@ def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> None:
 
 def change(notes: Notes, slot: str, entry: TrashEntry, changed: TrashEntry) -> None:
     """Record an entry's new state, unless its slot has changed: then another call has continued with it."""
-    text = notes.read(slot)
-    if text is not None and _entry(json.loads(text)) == entry:
+    if _parsed(notes.read(slot)) == entry:
         notes.replace(slot, json.dumps(asdict(changed)))
 
 
@@ -155,8 +154,8 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
     """Slot → entry of any table, oldest first; entries that no run of lakekeeper could have written are left out."""
     found = {}
     for place, text in filled(notes, _slots()):
-        with suppress(ValueError, TypeError, KeyError):
-            found[place] = _entry(json.loads(text))
+        if (entry := _parsed(text)) is not None:
+            found[place] = entry
     return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
 
 
@@ -222,9 +221,19 @@ def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = (
             "others are back, and the entry is kept. Run the restore again"
         )
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
-    adapter.notes.remove(CURSOR)
+    _reset_cursor(adapter.notes)
     _forget(adapter.notes, slot, entry)
     return entry
+
+
+def _reset_cursor(notes: Notes) -> None:
+    """Let the next vacuum read the whole log. The backlog stays: only it lists files whose commits the log has lost."""
+    with suppress(*MALFORMED):
+        cursor = json.loads(notes.read(CURSOR) or "")
+        if cursor["parts"]:
+            notes.replace(CURSOR, json.dumps({**cursor, "through": None}))
+            return
+    notes.remove(CURSOR)
 
 
 def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:
@@ -272,8 +281,15 @@ def forget(adapter: Adapter[Any], name: str) -> None:
     _forget(adapter.notes, *find(adapter, name))
 
 
+def _parsed(text: str | None) -> TrashEntry | None:
+    """The entry in a note; None for one that is missing or malformed."""
+    with suppress(*MALFORMED):
+        return _entry(json.loads(text or ""))
+    return None
+
+
 def _entry(plain: Mapping[str, Any]) -> TrashEntry:
-    """Parse an entry from its note. Raises ValueError, TypeError or KeyError for anything else."""
+    """An entry from plain JSON data. Raises an error of ``MALFORMED`` for anything else."""
     numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
     numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "since")}
     texts = {name: plain[name] for name in ("name", "kind", "where", "table_uuid")}
@@ -292,15 +308,24 @@ def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[t
     moves: list[tuple[str, str, int]] = []
     for number in range(entry.parts):
         text = adapter.notes.read(part(_moves_of(entry.name), number))
-        if text is None:
+        try:
+            listed = _listed(text)
+        except MALFORMED as error:
             raise AdapterError(
-                f"trash/{entry.name}: the list of its files is gone; they are in the folder of that name"
-            )
-        listed = [(str(source), str(target), int(size)) for source, target, size in json.loads(text)]
+                f"trash/{entry.name}: the list of its files is gone or damaged; they are in the folder of that name"
+            ) from error
         moves += [
             move for move in listed if within(move[1], home) and not move_refusal(move[0], move[1], grounds)
         ]
     return moves
+
+
+def _listed(text: str | None) -> list[tuple[str, str, int]]:
+    """The moves in a note. Raises an error of ``MALFORMED`` for anything else."""
+    plain = json.loads(text or "")
+    if not isinstance(plain, list):
+        raise TypeError(plain)
+    return [(str(source), str(target), int(size)) for source, target, size in plain]
 
 
 def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:

@@ -31,7 +31,7 @@ from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
 from lakekeeper.engine.trash.entries import CURSOR
 from lakekeeper.engine.vacuum.deleter import Removed
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import MALFORMED, AdapterError
 from lakekeeper.spi import Notes
 from lakekeeper.spi.storage import Storage
 
@@ -88,7 +88,7 @@ class Records:
             parts, seen = (int(plain.get(name, least)) for name, least in (("parts", 0), ("seen", -1)))
             through = None if plain["through"] is None else int(plain["through"])
             return _Cursor(through, str(plain["uuid"]), seen, min(max(parts, 0), _MOST_PARTS))
-        except (ValueError, TypeError, KeyError):
+        except MALFORMED:
             return _Cursor()
 
     def backlog(self, versions: Versions) -> Backlog:
@@ -99,7 +99,7 @@ class Records:
         found: list[Waiting] = []
         for number in range(cursor.parts):
             text = self.notes.read(part(_BACKLOG, number))
-            with suppress(ValueError, TypeError):
+            with suppress(*MALFORMED):
                 for path, kind, version, at_ms, partition, *feed in json.loads(text or "[]"):
                     known = str(path), str(kind), int(version), int(at_ms), str(partition)
                     found.append(Waiting(*known, feed=any(feed)))
@@ -114,13 +114,9 @@ class Records:
         return frozenset(found)
 
     def _listed(self, intent: Intent) -> Iterator[list[str] | None]:
-        """The parts of a vacuum's list; None for a missing or half-written one: nothing has expired yet."""
+        """The parts of a vacuum's list; None for a missing or malformed one: nothing has expired yet."""
         for number in range(intent.parts):
-            text = self.notes.read(part(list_of(intent.run_id), number))
-            try:
-                yield [str(path) for path in json.loads(text)] if text else None
-            except ValueError:
-                yield None
+            yield _paths(self.notes.read(part(list_of(intent.run_id), number)))
 
     def before(self, plan: VacuumPlan) -> None:
         """Write the list and the proof. Raises AdapterError if that fails: nothing may be deleted then."""
@@ -309,3 +305,12 @@ class Records:
         for number in range(intent.parts):
             self.notes.remove(part(list_of(intent.run_id), number))
         unregister(self.notes, slot, intent)
+
+
+def _paths(text: str | None) -> list[str] | None:
+    """The paths in a part of a list; None if it is missing, half written, or no list of texts."""
+    with suppress(*MALFORMED):
+        plain = json.loads(text or "")
+        if isinstance(plain, list) and all(isinstance(path, str) for path in plain):
+            return plain
+    return None

@@ -28,7 +28,9 @@ def test_boundaries_are_read_back_or_refused() -> None:
         "[]",
         "{}",
         "null",
+        "7",
         '{"columns":[[1]],"kinds":[],"key_id":"a","generation":0}',
+        '{"columns":[],"kinds":[],"key_id":"a","generation":1e999}',
         kept.to_json()[:-3],
     ):
         with pytest.raises(ValueError, match="no rank boundaries"):

@@ -214,9 +214,18 @@ def test_a_stream_holds_later_versions_on_each_branch() -> None:
     assert sorted(kept(versions, streams=[Stream("/s", (("", 2),))]).reasons) == [2, 3, 4, 5, 6]
 
 
-def test_a_stream_that_has_read_nothing_holds_everything() -> None:
+@pytest.mark.parametrize(
+    "required, code",
+    [(True, Code.UNREAD_BY_STREAM), (False, Code.STREAM_SOURCE_UNKNOWN)],
+    ids=["named by the call", "named for many tables"],
+)
+def test_a_stream_that_has_read_nothing_holds_everything(required: bool, code: Code) -> None:
+    """It may be a stream of this table; a conf names those of many tables, and the reason says so."""
     versions = line(900, 800, 700, linear=False)
-    assert kept(versions, age_ms=24 * H, streams=[Stream("/s", (("", None),))]).gone == ()
+    stream = Stream("/s", (("", None),), required=required)
+    result = kept(versions, age_ms=24 * H, streams=[stream])
+    assert result.gone == ()
+    assert result.reasons[1] == Reason.of(code, checkpoint="/s")
 
 
 def test_a_stream_may_wait_for_a_future_version_or_be_older_than_the_log() -> None:

@@ -85,7 +85,7 @@ def test_a_dry_run_reads_and_writes_nothing(table: MemoryTable) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"columns": ["note"]}', '{"columns": ["note"], "settled": "?"}']
+    "text", ["", "{", "[]", "7", "null", '{"columns": ["note"]}', '{"columns": ["note"], "settled": "?"}']
 )
 def test_a_damaged_note_only_costs_another_read_of_the_footers(table: MemoryTable, text: str) -> None:
     build(table)

@@ -107,7 +107,18 @@ def test_a_dead_process_holds_nothing_where_its_id_is_known(notes: Any) -> None:
             assert other == (holder if holds else "")
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"owner": "x"}', '{"owner": "x", "until_ms": 9000000000000000}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"owner": "x"}',
+        '{"owner": "x", "until_ms": 9000000000000000}',
+        "[1]",
+        "null",
+        '{"owner": "x", "until_ms": 1e999}',
+    ],
+)
 def test_a_note_that_no_service_wrote_blocks_nothing(notes: Any, text: str) -> None:
     notes.replace(NOTE, text)
     with service_lease(notes, "one", at(0)) as other:

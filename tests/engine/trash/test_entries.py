@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Version, Versions
+from lakekeeper.core.vacuum.vacuum_plan import Backlog, Waiting
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import register, registered
 from lakekeeper.engine.trash.entries import (
@@ -21,11 +22,13 @@ from lakekeeper.engine.trash.entries import (
     change,
     empty,
     entries,
+    entries_with,
     find,
     held_versions,
     put,
     restore_files,
 )
+from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -106,6 +109,26 @@ def test_restored_files_are_found_by_the_next_vacuum(table: MemoryTable) -> None
     assert registered(MemoryAdapter(table).notes) == {}
 
 
+def test_a_restore_keeps_the_backlog(table: MemoryTable) -> None:
+    """The log may have lost the commits that dropped the files in it: no later vacuum would find them."""
+    name, adapter = with_trash(table), MemoryAdapter(table)
+    table.notes["vacuum/cursor.json"] = json.dumps({"through": 4, "uuid": table.uuid, "parts": 1, "seen": 5})
+    table.notes["vacuum/backlog-0000.json"] = json.dumps([["data/a", "data", 3, 1, ""]])
+    restore_files(adapter, name)
+    records = Records(adapter.notes, "v-1", Clock(lambda: table.now_ms), DAY)
+    versions = records.versions(adapter.storage, (), lambda _: True)
+    assert versions.items[0].id == 0, "the whole log is read again"
+    assert records.backlog(versions) == Backlog((Waiting("data/a", "data", 3, 1),), seen=5)
+
+
+@pytest.mark.parametrize("note", ["{half", "[1]", '{"through": 4, "uuid": "u"}'])
+def test_a_restore_removes_a_cursor_without_a_backlog(table: MemoryTable, note: str) -> None:
+    name, adapter = with_trash(table), MemoryAdapter(table)
+    table.notes["vacuum/cursor.json"] = note
+    restore_files(adapter, name)
+    assert "vacuum/cursor.json" not in table.notes
+
+
 def test_files_restored_while_a_vacuum_ends_are_found_by_the_next() -> None:
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
     for day in range(5):
@@ -138,7 +161,23 @@ def test_entries_are_listed_oldest_first_whatever_else_is_in_the_slots(table: Me
     table.notes["trash/08.json"] = json.dumps(
         {"name": "../../etc", "kind": "files", "at_ms": 0, "version": 0}
     )
+    for slot, damaged in enumerate(("null", "[1]", '"x"', "1e999", "[" * 100_000), 9):
+        table.notes[f"trash/{slot:02d}.json"] = damaged
+    huge = json.dumps(asdict(entry("d-1"))).replace("1000", "1e999")
+    table.notes["trash/20.json"] = huge
     assert [each.name for each in entries(MemoryAdapter(table)).values()] == ["a-1", "b-1"]
+    assert run(table, age_ms=DAY).deleted_files_count > 0
+
+
+@pytest.mark.parametrize("note", ["{half", "null", "7", "{}", "[1]", '[["a", "b", 1e999]]'])
+def test_an_entry_with_a_damaged_list_of_moves_is_kept(table: MemoryTable, note: str) -> None:
+    name, adapter = run(table, age_ms=DAY, trash=True).trash, MemoryAdapter(table)
+    table.notes[f"trash/{name}/moves-0000.json"] = note
+    for call in (lambda: restore_files(adapter, name), lambda: list(empty(adapter, None, table.now_ms))):
+        with pytest.raises(AdapterError, match="the list of its files is gone or damaged"):
+            call()
+    assert entries_with(adapter, ["data/x"]) == []
+    assert [each.name for each in entries(adapter).values()] == [name]
 
 
 def test_the_65th_entry_is_refused(table: MemoryTable) -> None:
@@ -173,6 +212,9 @@ def test_a_new_state_does_not_overwrite_that_of_another_call(table: MemoryTable)
     change(notes, "trash/00.json", mine, theirs)
     change(notes, "trash/00.json", mine, replace(mine, rows=7))
     assert list(entries(MemoryAdapter(table)).values()) == [theirs]
+    table.notes["trash/00.json"] = damaged = "[1]"
+    change(notes, "trash/00.json", mine, replace(mine, rows=7))
+    assert table.notes["trash/00.json"] == damaged
 
 
 def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) -> None:

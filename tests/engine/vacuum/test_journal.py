@@ -16,6 +16,7 @@ from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
 from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import AdapterError, Conflict, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import intent
 from tests.engine.vacuums import DAY, run
@@ -162,7 +163,12 @@ def test_a_vacuum_that_gives_up_keeps_the_list_that_it_took_over() -> None:
         '{"uuid": "u"}',
         '{"through": "x", "uuid": "u"}',
         '{"through": {}, "uuid": "u"}',
+        "[1]",
+        '"x"',
+        '{"through": 1e999, "uuid": "u"}',
+        "[" * 100_000,
     ],
+    ids=lambda note: note[:30],
 )
 def test_a_cursor_that_no_vacuum_wrote_is_ignored(table: MemoryTable, note: str) -> None:
     plain = run(table, age_ms=DAY, dry_run=True).plan
@@ -216,6 +222,28 @@ def test_a_half_written_list_is_not_taken_over(table: MemoryTable) -> None:
     table.notes["vacuum/other-1/list-0000.json"] = '["data/a"]'
     records(table).took_over(theirs, frozenset({"data/a"}), None)
     assert registered(MemoryNotes(table)) == theirs
+
+
+@pytest.mark.parametrize(
+    "note", ["null", "7", "[7]", "{}", '""', '{"data/a": 1}', "[" * 100_000], ids=lambda n: n[:9]
+)
+def test_a_list_of_another_shape_counts_as_half_written(table: MemoryTable, note: str) -> None:
+    theirs = listed(table, "other-1", parts=1)
+    table.notes["vacuum/other-1/list-0000.json"] = note
+    assert records(table).hints(theirs) == frozenset()
+    records(table).took_over(theirs, frozenset({"data/a"}), None)
+    assert registered(MemoryNotes(table)) == theirs
+    assert run(table, age_ms=DAY).deleted_files_count > 0
+
+
+@pytest.mark.parametrize("note", ["null", "7", "{half", '[["data/b", "data", 1, 1e999, ""]]'])
+def test_a_damaged_part_of_the_backlog_lists_no_file(table: MemoryTable, note: str) -> None:
+    table.notes["vacuum/cursor.json"] = json.dumps({"through": 1, "uuid": table.uuid, "parts": 2, "seen": 4})
+    table.notes["vacuum/backlog-0000.json"] = note
+    table.notes["vacuum/backlog-0001.json"] = json.dumps([["data/a", "data", 3, 1, ""]])
+    ours = records(table)
+    versions = ours.versions(MemoryAdapter(table).storage, (), lambda _: True)
+    assert [file.path for file in ours.backlog(versions).files] == ["data/a"]
 
 
 def planned(table: MemoryTable) -> VacuumPlan:
