@@ -110,8 +110,8 @@ class VacuumOptions:
         "vacuum.sink-retention-hours",
         30 * DAY_MS,
         "Time after its last commit within which a stream that writes into an Iceberg table (Flink, Kafka Connect, "
-        "Spark) can restart. Until then, vacuum retains the snapshots in which it looks up what it has committed. "
-        "0: no longer than others.",
+        "Spark) can restart. Until then, vacuum retains the snapshots in which it looks up what it has committed, and, "
+        "on both formats, files that no version references and that it may yet commit. 0: no longer than others.",
         unit="hours",
         low=0,
         high=10 * _YEAR_MS,

@@ -24,6 +24,7 @@ from lakekeeper.spi.storage import Storage
 
 _SKEW_MS = HOUR_MS
 """The clocks of the storage and of the process that registered may differ by this much."""
+_PENDING = "no version references it: a stream that last committed before it was written may yet commit it"
 _AGELESS = "the storage does not report its age, and no version references it: a write may be in progress"
 
 
@@ -130,7 +131,16 @@ def orphans_of(
     options: Options,
     now_ms: int,
 ) -> Unnamed:
-    """The orphans among files that were listed before ``versions`` were read: those to delete, and those that stay."""
+    """The orphans among files that were listed before ``versions`` were read: those to delete, and those that stay.
+
+    A stream that is down when it has closed its files, but not committed them, commits them when it comes back, however
+    old they are by then (Kafka Connect, Flink's sink for Delta). So its last commit, not the present time, ends the
+    grace of what was written since::
+
+        last commit of a stream          now
+              ──┼───────────────────────┼──
+        ├ grace ┤       may be pending
+    """
     grace = options.vacuum.orphan_grace_ms
     dead = {spelled(file.path) for file in garbage.files}
     last = min(now_ms - grace, _before_all_alive(intents, options, now_ms))
@@ -138,13 +148,25 @@ def orphans_of(
     ours = storage.recognised(listed.keys())
     candidates = {path for path in listed if path not in ours or listed[path].modified_ms <= last}
     unnamed = candidates - storage.named(versions, candidates) if candidates else set()
-    goes = sorted(unnamed & ours)
+    pending = _last_of_streams(storage, options, now_ms) - grace if unnamed & ours else last
+    stays = {
+        path: _PENDING if listed[path].modified_ms > 0 else _AGELESS
+        for path in sorted(unnamed & ours)
+        if not 0 < listed[path].modified_ms <= pending
+    }
     return Unnamed(
-        infos={path: listed[path] for path in goes if listed[path].modified_ms > 0},
+        infos={path: listed[path] for path in sorted(unnamed & ours) if path not in stays},
         why=f"no version references it, and it is older than {grace // HOUR_MS} h",
-        spared={path: _AGELESS for path in goes if listed[path].modified_ms <= 0},
+        spared=stays,
         unrecognised=tuple(sorted(unnamed - ours)),
     )
+
+
+def _last_of_streams(storage: Storage, options: Options, now_ms: int) -> int:
+    """The earliest last commit among the streams into the table that may come back; now without such a stream."""
+    since = now_ms - options.vacuum.sink_retention_ms
+    commits = [sink.at_ms for sink in storage.sinks() if sink.at_ms is not None and sink.at_ms > since]
+    return min(commits, default=now_ms)
 
 
 def _before_all_alive(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:

@@ -13,6 +13,7 @@ from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import NotFound
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import written
 
 DAY = 24 * HOUR_MS
 FLINK = {
@@ -20,6 +21,7 @@ FLINK = {
     "flink.operator-id": "3f2a",
     "flink.max-committed-checkpoint-id": "7",
 }
+KAFKA = {"kafka.connect.offsets.control.group": '{"0":3}'}
 
 
 @pytest.fixture
@@ -34,10 +36,12 @@ def table() -> MemoryTable:
     return made
 
 
-def run(table: MemoryTable, *, trash: bool = False, sink_hours: int = 720) -> VacuumReport:
+def run(
+    table: MemoryTable, *, trash: bool = False, orphans: bool = False, sink_hours: int = 720
+) -> VacuumReport:
     options = {"vacuum.max-share": 1, "vacuum.sink-retention-hours": sink_hours}
     resolved = resolve(options, {}, {})
-    request = VacuumRequest(resolved, age_ms=DAY, trash=trash)
+    request = VacuumRequest(resolved, age_ms=DAY, trash=trash, orphans=orphans)
     return vacuum(MemoryAdapter(table), request, clock=Clock(now_ms=lambda: table.now_ms))
 
 
@@ -85,6 +89,23 @@ def test_where_the_log_itself_keeps_positions_no_version_is_held() -> None:
     run(made)
     with pytest.raises(NotFound):
         made.rows(3)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_files_that_a_stream_may_yet_commit_are_no_orphans(linear: bool) -> None:
+    """Loss L90: it is stopped between its data files and their commit, and comes back after their grace."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=linear))
+    made.append([{"k": 1}])
+    abandoned = written(made)
+    made.later(4 * DAY)
+    made.apply("STREAM", lambda now: now, summary=KAFKA)
+    pending = written(made)
+    made.later(10 * DAY)
+    report = run(made, orphans=True)
+    assert (abandoned in made.disk, pending in made.disk) == (False, True)
+    assert "may yet commit it" in str(report.plan.spared)
+    run(made, orphans=True, sink_hours=9 * 24)
+    assert pending not in made.disk
 
 
 def test_the_streams_are_listed_with_the_position_kept_for_each(table: MemoryTable) -> None:
