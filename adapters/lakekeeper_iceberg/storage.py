@@ -113,6 +113,11 @@ class IcebergStorage:
             newest = expiry_.commit(kept.gone, kept.expired_refs)
         return expiry_.named_since(newest, files)
 
+    def require_dead(self, versions: Versions, kept: Kept, files: Collection[str]) -> None:
+        self._require_own()
+        with self._answering():
+            expiry.Expiry(self.jvm, self.table(), self.name, versions.native).require_dead(kept.gone, files)
+
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return self._disk().look(paths)
 
@@ -171,6 +176,11 @@ class IcebergStorage:
         places = (self._properties(versions.native).get(flink.FOLDER), None if listed else metadata)
         pending = flink.Pending(self.jvm, self.table().io(), self._disk(), tuple(filter(None, places)))
         return garbage.named_of(self._reach(versions), paths) | pending.named(paths)
+
+    def live(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        heads = {ref.head for ref in versions.refs}
+        with self._answering():
+            return garbage.live_of(self._reach(versions), heads, paths)
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Compact manifests; see ``metadata.compact_metadata``."""
