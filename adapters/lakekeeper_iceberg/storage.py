@@ -190,10 +190,14 @@ class IcebergStorage:
     def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         disk, base, roots = self._disk(), self.table().operations().current(), self.grounds.roots
         folders = None if runs is None else self._run_folders(runs)
+
+        def metadata_file() -> str:
+            return str(self._metadata_now().metadataFileLocation())
+
         listed = roots if folders is None else folders
         return sorted(
             {
-                *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders),
+                *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders, metadata_file),
                 *foreign_tables.around(disk, roots),
                 *foreign_tables.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
             }
