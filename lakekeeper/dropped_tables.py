@@ -206,7 +206,7 @@ def _trash_emptied(spark: SparkSession, name: str, now_ms: int, locations: Seque
         adapter = open_adapter(spark, name).adapter
     except TableError:
         return True  # lakekeeper cannot maintain this table, so it has no trash
-    for _ in trash_entries.empty(adapter, None, now_ms, locations):
+    for _ in trash_entries.empty(adapter, None, now_ms, locations, dropped=True):
         pass
     return not trash_entries.entries(adapter)
 

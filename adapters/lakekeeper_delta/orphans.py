@@ -66,6 +66,13 @@ def named(log: Log, disk: Disk, history: History, paths: Collection[str]) -> set
     return {path for location, path in wanted.items() if location in found}
 
 
+def live(log: Log, disk: Disk, state: State, paths: Collection[str]) -> set[str]:
+    """The paths that the live files of a state name."""
+    wanted = {disk.locator.at(path): path for path in paths}
+    found = named_in(disk.locator, all_files(log, state), wanted) if wanted else ()
+    return {wanted[location] for location in found}
+
+
 def _walked(disk: Disk, folders: Sequence[str], hidden: Callable[[str], bool]) -> Iterator[FileInfo]:
     """LIST: files below folders, without hidden files and links."""
     links = Links(disk)

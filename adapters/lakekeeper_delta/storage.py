@@ -121,7 +121,12 @@ class DeltaStorage:
             return replace(found, backlog=NO_BACKLOG)
 
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
-        """Commits nothing. Raises Conflict if a newer commit names one of the files again or changes the metadata."""
+        """Commits nothing, as the versions are a line; see :meth:`require_dead`."""
+        self.require_dead(versions, kept, files)
+        return set()
+
+    def require_dead(self, versions: Versions, kept: Kept, files: Collection[str]) -> None:
+        """Raise Conflict if a newer commit names one of the files again or changes the metadata."""
         journal = versions.native.journal
         with self._answering("its log"):
             if self._disk.status(commit_file(self._disk, versions.newest)) != journal.last:
@@ -140,7 +145,6 @@ class DeltaStorage:
                         f"version {version}",
                     )
                 journal.checked = version
-        return set()
 
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         """The current status of each file."""
@@ -203,6 +207,11 @@ class DeltaStorage:
         """Those of ``paths`` that the log names, in any commit or in its state; they may be stored anywhere."""
         with self._answering("its log"):
             return orphans.named(self._log, self._disk, versions.native, paths)
+
+    def live(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        """Those of ``paths`` that the newest state names: a RESTORE may ignore missing files, if a conf says so."""
+        with self._answering("its newest version"):
+            return orphans.live(self._log, self._disk, self.newest(), paths)
 
     def newest(self) -> State:
         """The newest version: the snapshot that Delta has in memory if it is current, else a fresh one, which lists."""

@@ -57,10 +57,17 @@ class Expiry:
             # They are gone: a client that retries a commit may conflict with its first attempt (apache/iceberg 12818).
         return self._after(newest, named)
 
+    def require_dead(self, gone: Collection[int], files: Collection[str]) -> None:
+        """Raise Conflict if a commit since ``base`` made one of the snapshots or files live; expires none."""
+        newest = self._newest()
+        self._require_same(newest, gone, ())
+        if back := self._named_since(newest, files):
+            raise Conflict(
+                f"{self.name}: a commit references {len(back):,} files that were to go ({min(back)})"
+            )
+
     def named_since(self, newest: Any, files: Collection[str]) -> set[str]:
         """The ``files`` that ``newest`` references itself or through a snapshot newer than ``base``."""
-        if str(newest.metadataFileLocation()) == str(self.base.metadataFileLocation()):
-            return set()
         try:
             return self._named_since(newest, files)
         except LakekeeperError:
@@ -72,6 +79,8 @@ class Expiry:
             ) from error
 
     def _named_since(self, newest: Any, files: Collection[str]) -> set[str]:
+        if str(newest.metadataFileLocation()) == str(self.base.metadataFileLocation()):
+            return set()
         reach = Reach(self.jvm, self.name, self.table.io(), newest)
         before = {int(ref.snapshotId()) for ref in dict(self.base.refs()).values()}
         known = set(snapshot_ids(Reach(self.jvm, self.name, self.table.io(), self.base)))

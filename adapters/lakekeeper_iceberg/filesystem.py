@@ -29,7 +29,7 @@ from lakekeeper.core.vacuum.vacuum_plan import Doomed, FileInfo, region_of
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper_iceberg.hadoop import FOLDER, HadoopFiles
 from lakekeeper_iceberg.native import Iceberg
-from lakekeeper_iceberg.reachability import path_key
+from lakekeeper_iceberg.reachability import store_of
 
 _HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
@@ -307,13 +307,13 @@ def _by_store(paths: Sequence[str]) -> list[list[str]]:
     """Paths by the Hadoop FileSystem that answers for them: it refuses those of a scheme that is not its own."""
     found: dict[str, list[str]] = {}
     for path in dict.fromkeys(paths):
-        found.setdefault(path.removesuffix(path_key(path)), []).append(path)
+        found.setdefault(store_of(path), []).append(path)
     return list(found.values())
 
 
 def _store(path: str) -> str:
     """Scheme and authority of a normalized path: a file can be renamed within them."""
-    return spelled(path).removesuffix(path_key(path))
+    return store_of(spelled(path))
 
 
 def _scheme(path: str, plain: str = "file") -> str:

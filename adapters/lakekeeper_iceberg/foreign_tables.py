@@ -10,9 +10,10 @@ catalogs   a table of a catalog whose location or declared paths overlap with th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from lakekeeper.core.model.keys import quote
 from lakekeeper.core.vacuum.path_guard import meets, same_place, within
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.catalogs import SESSION_CATALOG, Place, catalogs, places
@@ -73,13 +74,18 @@ def around(disk: Disk, roots: Sequence[str]) -> set[str]:
 
 
 def in_catalogs(
-    jvm: Iceberg, own: TableName, roots: Sequence[str], folders: Sequence[str] | None
+    jvm: Iceberg,
+    own: TableName,
+    roots: Sequence[str],
+    folders: Sequence[str] | None,
+    metadata_file: Callable[[], str],
 ) -> set[str]:
     """Other tables with a location, or a declared path, that is at, above or below a root; the first is the table's.
 
     Tables may share a data path, where folders of runs keep their files apart: if only such ``folders`` are listed, a
     declared path counts only if it is in one of them. If all of a place outside the table's location is listed, every
-    catalog of the session is searched: the metadata of a table that writes there may be anywhere.
+    catalog of the session is searched: the metadata of a table that writes there may be anywhere. ``metadata_file``
+    reads which metadata file of the table is current.
     """
     everywhere = folders is None and len(roots) > 1
     searched = set(catalogs(jvm.spark)) - _FOR_PATHS if everywhere else {own.catalog}
@@ -87,6 +93,8 @@ def in_catalogs(
     for place in (place for catalog in sorted(searched) for place in places(jvm, catalog, DECLARED)):
         if _is_own(place, own) or (place.catalog != own.catalog and same_place(place.location, roots[0])):
             continue  # another catalog may show the same table; what else is in its folder, the listing finds
+        if same_place(place.location, roots[0]) and _is_respelled(jvm, place, own, metadata_file):
+            continue
         if meets(place.location, roots):
             found.add(f"{place} at {place.location}")
         for name, root in place.declared.items():
@@ -99,11 +107,34 @@ def in_catalogs(
 
 
 def _is_own(place: Place, own: TableName) -> bool:
-    here = (place.catalog, *place.namespace, place.name)
-    named = (own.catalog, *own.namespace, own.name)
     if own.catalog == SESSION_CATALOG:  # its names are case-insensitive
-        return [step.lower() for step in here] == [step.lower() for step in named]
-    return here == named
+        return _differs_at_most_in_case(place, own)
+    return _steps(place) == _steps(own)
+
+
+def _is_respelled(jvm: Iceberg, place: Place, own: TableName, metadata_file: Callable[[], str]) -> bool:
+    """Whether this is the table itself, as a catalog lists it that ignores the case of names (Hive, Glue).
+
+    A catalog that does not may hold two tables of one metadata file, with one uuid, until one of them is changed: so
+    the current metadata file decides. In doubt, it is another table.
+    """
+    if not _differs_at_most_in_case(place, own):
+        return False
+    try:
+        listed = jvm.load(".".join(map(quote, _steps(place))))
+        listed.refresh()
+        return str(listed.operations().current().metadataFileLocation()) == metadata_file()
+    except Exception:
+        return False
+
+
+def _differs_at_most_in_case(place: Place, own: TableName) -> bool:
+    """Whether two names are equal but for the case of letters."""
+    return [step.lower() for step in _steps(place)] == [step.lower() for step in _steps(own)]
+
+
+def _steps(name: Place | TableName) -> tuple[str, ...]:
+    return (name.catalog, *name.namespace, name.name)
 
 
 def _above(root: str) -> Iterator[str]:

@@ -108,11 +108,22 @@ def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
     stays = reach.manifests(versions)
     _refuse_empty(reach, stays)
     named = keys_of([*reach.paths(stays), *metadata_paths(reach), *log_files(reach.base)])
-    unreached = reach.new_set()
-    unreached.addAll(reach.jvm.strings(keys_of(paths) - named))
-    reach.strike(list(reach.jvm.view.java.util.ArrayList(stays)), unreached)
-    left = reach.texts(unreached)
+    left = _unreached(reach, stays, keys_of(paths) - named)
     return {path for path in paths if path_key(path) not in left}
+
+
+def live_of(reach: Reach, heads: Collection[int], paths: Collection[str]) -> set[str]:
+    """The paths of data and delete files that one of the snapshots ``heads`` references."""
+    left = _unreached(reach, reach.manifests(heads), keys_of(paths))
+    return {path for path in paths if path_key(path) not in left}
+
+
+def _unreached(reach: Reach, manifests: Any, keys: Collection[str]) -> set[str]:
+    """Those of ``keys`` that are of no live file in a Java set of manifests."""
+    unreached = reach.new_set()
+    unreached.addAll(reach.jvm.strings(keys))
+    reach.strike(list(reach.jvm.view.java.util.ArrayList(manifests)), unreached)
+    return reach.texts(unreached)
 
 
 def log_files(base: Any) -> list[str]:

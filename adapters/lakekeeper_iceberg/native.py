@@ -218,8 +218,8 @@ class Iceberg(BulkJvm):
         finally:
             planned.close()
 
-    def rewriter(self, pattern: str) -> Any:
-        """A Java function on strings that removes the first match of a pattern."""
+    def path_key(self, pattern: str) -> Any:
+        """A Java function on paths that removes the first match of a pattern, and then steps that change nothing."""
         compiled = self.view.java.util.regex.Pattern.compile(pattern)
         matcher = self.handles.method(
             "java.util.regex.Pattern", "matcher", "java.util.regex.Matcher", "java.lang.CharSequence"
@@ -229,7 +229,11 @@ class Iceberg(BulkJvm):
         )
         invoke = self.handles.invoke
         cut = invoke.insertArguments(replace, 1, self.handles.objects([""]))
-        return self.handles.proxy(GUAVA + "base.Function", invoke.filterReturnValue(matcher, cut))
+        clean = self.handles.static(
+            GUAVA + "io.Files", "simplifyPath", "java.lang.String", "java.lang.String"
+        )
+        key = invoke.filterReturnValue(invoke.filterReturnValue(matcher, cut), clean)
+        return self.handles.proxy(GUAVA + "base.Function", key)
 
     def maker(self, cls: str, takes: str) -> Any:
         """A Java function that calls a constructor of a class with its argument."""

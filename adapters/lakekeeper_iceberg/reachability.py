@@ -1,14 +1,16 @@
 """Reachability: the manifests of snapshots and the files in them. Loops run in the JVM and return only matches.
 
-    a path     s3a://bucket/t/data/f.parquet    file:///t/data/f.parquet    /t/data/f.parquet
-    its key           t/data/f.parquet                 t/data/f.parquet      t/data/f.parquet
+    a path     s3a://bucket/t/data/f.parquet    file:///t//data/f.parquet    /t/x/.././data/f.parquet
+    its key           t/data/f.parquet                 t/data/f.parquet       t/data/f.parquet
 
-Catalogs and engines spell one location in several ways (apache/iceberg 4346, 10334), so paths are compared by keys,
-i.e. without scheme and authority. Files in two stores may share a key: then both count as referenced, and are kept.
+Catalogs and engines spell one location in several ways (apache/iceberg 4346, 10334), and a listing prints none of the
+steps that change nothing (``//``, ``/./``, ``/x/../``). So paths are compared by keys: without scheme and authority,
+and with plain steps only. Two files may share a key: then both count as referenced, and are kept.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +32,13 @@ Made = TypeVar("Made")
 
 
 def path_key(path: str) -> str:
-    """The path without scheme and authority, equal for all spellings of one location."""
-    return re.sub(_PLACE, "", path, count=1)
+    """The path without scheme and authority, equal for all spellings of one location; :class:`Reach` has it in Java."""
+    return posixpath.normpath(re.sub(_PLACE, "", path, count=1))
+
+
+def store_of(path: str) -> str:
+    """The scheme and authority of a path, with the slashes after them."""
+    return path[: len(path) - len(re.sub(_PLACE, "", path, count=1))]
 
 
 def keys_of(paths: Iterable[str]) -> set[str]:
@@ -55,7 +62,7 @@ class Reach:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_specs", self.base.specsById())
-        object.__setattr__(self, "_key", self.jvm.rewriter(_PLACE))
+        object.__setattr__(self, "_key", self.jvm.path_key(_PLACE))
 
     def manifests(self, snapshots: Iterable[int]) -> Any:
         """A Java set of all manifests of these snapshots."""

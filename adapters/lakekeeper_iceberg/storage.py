@@ -113,6 +113,11 @@ class IcebergStorage:
             newest = expiry_.commit(kept.gone, kept.expired_refs)
         return expiry_.named_since(newest, files)
 
+    def require_dead(self, versions: Versions, kept: Kept, files: Collection[str]) -> None:
+        self._require_own()
+        with self._answering():
+            expiry.Expiry(self.jvm, self.table(), self.name, versions.native).require_dead(kept.gone, files)
+
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return self._disk().look(paths)
 
@@ -172,6 +177,11 @@ class IcebergStorage:
         pending = flink.Pending(self.jvm, self.table().io(), self._disk(), tuple(filter(None, places)))
         return garbage.named_of(self._reach(versions), paths) | pending.named(paths)
 
+    def live(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        heads = {ref.head for ref in versions.refs}
+        with self._answering():
+            return garbage.live_of(self._reach(versions), heads, paths)
+
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """Compact manifests; see ``metadata.compact_metadata``."""
         self.refresh()
@@ -180,10 +190,14 @@ class IcebergStorage:
     def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
         disk, base, roots = self._disk(), self.table().operations().current(), self.grounds.roots
         folders = None if runs is None else self._run_folders(runs)
+
+        def metadata_file() -> str:
+            return str(self._metadata_now().metadataFileLocation())
+
         listed = roots if folders is None else folders
         return sorted(
             {
-                *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders),
+                *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders, metadata_file),
                 *foreign_tables.around(disk, roots),
                 *foreign_tables.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
             }

@@ -91,8 +91,16 @@ class Storage(Protocol):
 
         Raises LostRace if another commit came first, so that the same call may succeed; Conflict if a commit since
         ``versions`` changed what the plan depends on; Rejected; Unknown; AdapterError if the snapshots have expired but
-        the newer metadata cannot be read. If versions are linear, nothing is removed from the metadata: the call only
-        raises Conflict if one of ``files`` is named again, and is repeated before each batch.
+        the newer metadata cannot be read. If versions are linear, nothing is removed from the metadata: the call does
+        what :meth:`require_dead` does.
+        """
+        ...
+
+    def require_dead(self, versions: Versions, kept: Kept, files: Collection[str]) -> None:
+        """Raise Conflict if a commit since ``versions`` names one of ``files`` again or a version of ``kept.gone``.
+
+        For versions that stay in the metadata, where others may still restore, tag or branch from them: the call is
+        repeated before each batch. Changes nothing. Raises AdapterError if the newest metadata cannot be read.
         """
         ...
 
@@ -158,6 +166,13 @@ class Storage(Protocol):
         """Those of ``paths`` that any version in the log names, kept or not; includes metadata and log files.
 
         ``versions`` were read after the files were listed. Raises AdapterError if reading the log yields nothing.
+        """
+        ...
+
+    def live(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        """Those of ``paths`` that the current version, or the version of a branch or a tag, reads.
+
+        Unlike :meth:`named`, without those that only older versions read. Raises AdapterError.
         """
         ...
 

@@ -112,11 +112,7 @@ class MemoryStorage:
         """Expire versions, except one that a name holds now; on a linear log, Conflict if a file is named again."""
         table = self._table
         if versions.linear:
-            with table.lock:
-                if back := self.named_since(versions, files):
-                    raise Conflict(
-                        f"{table.name}: a commit restored {len(back)} files that were to be deleted"
-                    )
+            self.require_dead(versions, kept, files)
             return set()
         if kept.gone or kept.expired_refs:
             table.before("expire")
@@ -126,6 +122,15 @@ class MemoryStorage:
             for name in kept.expired_refs:
                 table.refs.pop(name, None)
             return self.named_since(versions, files)
+
+    def require_dead(self, versions: Versions, kept: Kept, files: Collection[str]) -> None:
+        """Conflict if a name holds an expired version now, or a file is named again."""
+        with self._table.lock:
+            self.require_unnamed(versions, kept)
+            if back := self.named_since(versions, files):
+                raise Conflict(
+                    f"{self._table.name}: a commit restored {len(back)} files that were to be deleted"
+                )
 
     def require_unnamed(self, versions: Versions, kept: Kept) -> None:
         due, known = set(kept.gone), {ref.name: ref for ref in versions.refs}
@@ -220,6 +225,12 @@ class MemoryStorage:
                 for p in named_by(table, v.number)
             }
         return set(paths) & known
+
+    def live(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        """Paths that the version of a name reads; ``main`` is one."""
+        with self._table.lock:
+            read = {self._full(p) for ref in versions.refs for p in named_by(self._table, ref.head)}
+        return set(paths) & read
 
     def compact_metadata(self, *, dry_run: bool) -> MetadataChange:
         """No change: the metadata of the memory lake is one object."""

@@ -98,6 +98,17 @@ class StorageContract(Selected):
         assert fingerprint(table.rows()) == fingerprint(keys(4, 5))
         assert table.leftovers() == set()
 
+    def test_only_what_the_current_version_reads_is_live(self, harness: Harness) -> None:
+        """The files of other versions that the metadata still has may be deleted from the trash."""
+        table = harness.create(KV, [keys(1, 2)])
+        old = set(self._data(table))
+        table.overwrite(keys(4, 5))
+        storage, now = table.adapter().storage, set(self._data(table))
+        versions = storage.versions()
+        assert storage.named(versions, old | now) == old | now
+        assert storage.live(versions, old | now) == now
+        assert storage.live(versions, ()) == set()
+
     def test_a_file_that_is_named_again_stays(self, harness: Harness) -> None:
         """A file that a hint names as dead may be live: the list of an earlier vacuum is no proof."""
         table = harness.create(KV, [keys(1), keys(2)])

@@ -19,7 +19,7 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum.vacuum_plan import Doomed
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, RetentionError, Unknown
 from lakekeeper.spark.shims import shim
 from lakekeeper_iceberg.filesystem import Disk
 from lakekeeper_iceberg.native import Iceberg
@@ -29,6 +29,7 @@ from tests.iceberg.scene import Scene
 from tests.iceberg.swaps import tampered
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
 from tests.jvm_calls import jvm_calls
+from tests.opening import table_later
 from tests.oracles.rest_catalog import Answer, rest_catalog
 from tests.rewrites import recluster
 
@@ -105,6 +106,39 @@ def test_a_commit_of_a_writer_needs_no_second_plan(scene: Scene, rival: str) -> 
     assert set(storage.delete([doomed(path, "manifest list") for path in files])) == files
     assert after - on_disk(scene) == {path.removeprefix("file:") for path in files}
     assert (scene.spark_rows(), scene.log_rows()) == expected
+
+
+def test_files_in_the_trash_that_a_rollback_needs(scene: Scene) -> None:
+    """Loss L87: Iceberg checks no file when it tags a snapshot or rolls back to it."""
+    scene.create("k INT, v STRING").run(*(f"INSERT OVERWRITE {{t}} VALUES ({k}, 'v')" for k in range(3)))
+    first, second, third = scene.versions()
+    known = {version: scene.spark_rows(version) for version in (first, second, third)}
+
+    def tag(phase: str, _info: object) -> None:
+        if phase == "planned" and len(dict(scene.java().refs())) == 1:
+            scene.run(f"ALTER TABLE {{t}} CREATE TAG late AS OF VERSION {first}")
+
+    def vacuum(**more: Any) -> lk.VacuumReport:
+        options = {"vacuum.max-share": 1}
+        table = lk.table(scene.spark, scene.sql)
+        return table.vacuum(
+            trash=True, retention_hours=0, allow_unsafe_retention=True, options=options, **more
+        )
+
+    moved = vacuum(observer=tag)
+    assert (moved.deleted_files_count, moved.retries) == (1, 1)
+    assert scene.spark_rows(first) == known[first]
+    scene.call("rollback_to_snapshot", f", snapshot_id => {second}")
+    later = table_later(scene.spark, scene.sql, hours=24 * 8)
+    with pytest.raises(RetentionError, match=rf"restore\('{moved.trash}'\)"):
+        later.empty_trash()
+    later.restore(moved.trash)
+    assert scene.spark_rows() == scene.log_rows() == known[second]
+    # Snapshots that no name reaches do not keep an entry, though the metadata still has them.
+    assert vacuum().deleted_files_count == 1
+    assert third in scene.versions()
+    assert [entry.files for entry in later.empty_trash()] == [1]
+    assert {v: scene.spark_rows(v) for v in (first, second)} == {v: known[v] for v in (first, second)}
 
 
 def test_files_that_a_later_commit_references_again_are_kept(scene: Scene) -> None:

@@ -20,6 +20,7 @@ from lakekeeper.testing.values import text
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene, delete_equal
 from tests.iceberg.sweeping import LATER, check, fill, on_disk, sweep
+from tests.opening import table_later
 from tests.oracles import iceberg_log
 from tests.rewrites import recluster, rewritten, tasks_of
 
@@ -180,6 +181,27 @@ def test_files_that_were_dropped_and_added_again(scene: Scene) -> None:
     storage = scene.adapter().storage
     spelled = {spelling.format(local(file.location())) for spelling in spellings for file in files}
     assert storage.named(storage.versions(), {*spelled, "file:/nowhere/f.parquet"}) == spelled
+
+
+def test_files_whose_recorded_paths_have_steps_that_change_nothing(scene: Scene) -> None:
+    """Loss L88: a listing prints the path without them, so live files counted as orphans and were deleted."""
+    folders = ("/data", "//data", "/./data", "/x/../data", "/x//y/.././../data")
+    table = scene.create("k INT, v STRING").java()
+    place = str(table.location())
+    swap, jvm = table.newOverwrite(), Iceberg(scene.spark)
+    for k, folder in enumerate(folders):
+        scene.run(*one_row(k))
+        file = added_file(scene)
+        path = str(file.location()).replace(f"{place}/data", place + folder)
+        respelled = jvm.api.DataFiles.builder(table.spec()).copy(file).withPath(path).build()
+        swap = swap.deleteFile(file).addFile(respelled)
+    swap.commit()
+    later = table_later(scene.spark, scene.sql, hours=24 * 20)
+    later.vacuum(orphans=True, options={"vacuum.max-share": 1})
+    storage = scene.adapter().storage
+    listed = {info.path for info in storage.files()}
+    assert storage.named(storage.versions(), listed) == listed
+    assert {r.k for r in scene.spark.table(scene.sql).collect()} == set(range(len(folders)))
 
 
 def test_statistics_are_deleted_with_their_snapshot(scene: Scene) -> None:

@@ -103,7 +103,7 @@ def _call(world: World, question: Question, node: Node) -> Any:
         value = getattr(getattr(world.adapter, part), method)(*question.args)
         if method in ("expire", "missing"):
             value = sorted(value)
-        return tuple(value) if method in ("expire", "missing", "files", "left_by", "named") else value
+        return tuple(value) if method in ("expire", "missing", "files", "left_by", "named", "live") else value
     return getattr(world.adapter, question.method)(*question.args)
 
 

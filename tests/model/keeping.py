@@ -143,7 +143,7 @@ def overtaken(world: World, trace: Trace, state: State) -> bool:
     if trace.answer is None:
         return False
     since = START_MS + state.jumped - trace.answer.now
-    if question.method in ("storage.expire", "notes.replace", "notes.remove"):
+    if question.method in ("storage.expire", "storage.require_dead", "notes.replace", "notes.remove"):
         return since >= keep.timeout * HOUR_MS
     if question.method in _HURRIED:
         return since >= keep.grace * HOUR_MS

@@ -115,6 +115,9 @@ class ScriptedStorage:
     def expire(self, versions: Versions, kept: Kept, files: Collection[str]) -> set[str]:
         return set(self._ask("storage.expire", versions, kept, tuple(sorted(files))))
 
+    def require_dead(self, versions: Versions, kept: Kept, files: Collection[str]) -> None:
+        self._ask("storage.require_dead", versions, kept, tuple(sorted(files)))
+
     def look(self, paths: Sequence[str]) -> list[FileInfo | None]:
         return list(self._ask("storage.look", tuple(paths))) if paths else []
 
@@ -135,6 +138,9 @@ class ScriptedStorage:
 
     def named(self, versions: Versions, paths: Collection[str]) -> set[str]:
         return set(self._ask("storage.named", versions, tuple(sorted(paths))))
+
+    def live(self, versions: Versions, paths: Collection[str]) -> set[str]:
+        return set(self._ask("storage.live", versions, tuple(sorted(paths))))
 
 
 class ScriptedDeletes:

@@ -108,7 +108,12 @@ class Sweeps(RuleBasedStateMachine):
                 self._take(Move("step", slot, ""))
 
     @rule(
-        what=one_of_each(SLOT, NAMES, ("storage.garbage", "storage.expire", "storage.delete", "commit"), ACTS)
+        what=one_of_each(
+            SLOT,
+            NAMES,
+            ("storage.garbage", "storage.expire", "storage.require_dead", "storage.delete", "commit"),
+            ACTS,
+        )
     )
     def race(self, what: tuple[int, str, str, str]) -> None:
         """An actor acts just before a program takes a certain step."""

@@ -107,6 +107,7 @@ class Retention:
     ``active`` are versions that runs in progress have read, each with the reason; ``streams`` continue from a version.
     ``least_ms`` is the minimum of the table's retention; it applies if ``age_ms`` is None. For ``sink_ms`` after the
     last commit of a stream that writes into the table, the versions stay in which it looks up its position.
+    ``names_expire`` is False if the call removes no name, whatever its age: its version then stays, too.
     """
 
     age_ms: int | None = None
@@ -117,6 +118,7 @@ class Retention:
     least_ms: int = 0
     streams: Sequence[Stream] = ()
     sink_ms: int = 0
+    names_expire: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +150,16 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
     age_ms = _age(table, versions, retention)
     cutoff = now_ms - age_ms
     known = {v.id: v for v in versions.items}
-    until = newest_until(versions)
+    expired = {
+        ref.name: ref.head
+        for ref in versions.refs
+        if retention.names_expire and _too_old(ref, known[ref.head], now_ms)
+    }
+    # A name that expires now is read until now, and so is its version.
+    until = {**newest_until(versions), **dict.fromkeys(expired.values(), now_ms)}
     reasons: dict[int, Reason] = {versions.newest: Reason.of(Code.NEWEST_VERSION)}
-    expired = []
     for ref in versions.refs:
-        if _too_old(ref, known[ref.head], now_ms):
-            expired.append(ref.name)
+        if ref.name in expired:
             continue
         reasons.setdefault(ref.head, Reason.of(Code.BRANCH if ref.branch else Code.TAG, name=ref.name))
         if ref.branch:

@@ -30,7 +30,7 @@ from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register
 from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
-from lakekeeper.errors import MALFORMED, AdapterError, LakekeeperError, NotFound
+from lakekeeper.errors import MALFORMED, AdapterError, LakekeeperError, NotFound, RetentionError
 from lakekeeper.spi import Adapter, Notes
 from lakekeeper.spi.storage import Storage
 
@@ -248,15 +248,22 @@ def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> Non
 
 
 def empty(
-    adapter: Adapter[Any], keep_ms: int | None, now_ms: int, locations: Sequence[str] = ()
+    adapter: Adapter[Any],
+    keep_ms: int | None,
+    now_ms: int,
+    locations: Sequence[str] = (),
+    *,
+    dropped: bool = False,
 ) -> Iterator[TrashEntry]:
     """Delete entries older than ``keep_ms`` (None: all of them); yields each with what was deleted.
 
     An entry with a file that could not be deleted is returned with what was deleted of it, and is kept. ``locations``
-    as in :func:`restore_files`. Raises RetentionError where the table's files may belong to others, and AdapterError
+    as in :func:`restore_files`. Raises RetentionError where the table's files may belong to others and, after all other
+    entries, for those with files that a live version reads (unless ``dropped``: the table itself goes); AdapterError
     where the log or the storage does not answer.
     """
     storage = adapter.storage.allowing(locations)
+    needed: dict[str, Collection[str]] = {}
     for slot, entry in entries(adapter).items():
         if keep_ms is not None and now_ms < entry.expires_ms(keep_ms):
             continue
@@ -269,11 +276,35 @@ def empty(
             versions = storage.versions(None)
             require_allowed(adapter.table, versions)
             named = storage.named(versions, [file.path for file in there])
+            left = {file.path for file in there}
+            missed = set() if dropped else _missed(storage, versions, [s for s, t, _ in moves if t in left])
+            if missed:
+                needed[entry.name] = missed  # whole: without its other files, it could not be restored
+                continue
         gone = set(storage.delete([file for file in there if file.path not in named])) if there else set()
         size = sum(file.bytes for file in there if file.path in gone)
         if len(gone) == len(there):
             _forget(adapter.notes, slot, entry)
         yield replace(entry, files=len(gone), bytes=size)
+    if needed:
+        raise _needed(adapter.table, needed)
+
+
+def _missed(storage: Storage, versions: Versions, sources: Sequence[str]) -> set[str]:
+    """Those of ``sources`` that a live version reads and that are not there: no format checks the files of a version
+    that a rollback, a branch or a tag makes live again.
+    """
+    live = sorted(storage.live(versions, sources))
+    return {path for path, info in zip(live, storage.look(live), strict=True) if info is None}
+
+
+def _needed(table: str, needed: Mapping[str, Collection[str]]) -> RetentionError:
+    found = "; ".join(f"'{name}' has {len(paths):,} of them ({min(paths)})" for name, paths in needed.items())
+    return RetentionError(
+        f"{table}: the trash holds files without which the current version, a branch or a tag cannot be read: {found}. "
+        f"These entries were kept. Restore them: restore('{next(iter(needed))}'), or lakekeeper trash restore at the "
+        "shell"
+    )
 
 
 def forget(adapter: Adapter[Any], name: str) -> None:

@@ -229,9 +229,10 @@ class VacuumJob:
 
     def _expired(self, look: _Look) -> _Look:
         """Expire the versions in the metadata; returns the look without the files that a newer commit names again."""
-        if self.request.trash:  # from the trash it may come back
-            return look
         plan = look.plan
+        if self.request.trash:  # from the trash it may come back
+            self.storage.require_dead(look.versions, look.kept, _paths(plan))
+            return look
         again = self.storage.expire(look.versions, look.kept, _paths(plan))
         if not again:
             return look
@@ -244,8 +245,9 @@ class VacuumJob:
 
         def check() -> None:
             self.records.renew()
-            if look.versions.linear:  # nothing was expired: an old version may yet be restored
-                self.storage.expire(look.versions, look.kept, paths)
+            # Nothing was expired: an old version may come back at any time.
+            if look.versions.linear or self.request.trash:
+                self.storage.require_dead(look.versions, look.kept, paths)
 
         removal = Removal(self.adapter, self.storage, self.request.options, self.events, self.clock, check)
         return removal.run(look.plan, self.run_id if self.request.trash else "")
@@ -328,7 +330,7 @@ class VacuumJob:
         if self.request.trash:
             # Versions that stay in the metadata have to be readable: only data comes back from the trash.
             files = tuple(file for file in plan.files if file.kind not in METADATA_KINDS)
-            plan = replace(plan, files=files, expired_refs=())
+            plan = replace(plan, files=files)
         missing = (path for path, info in infos.items() if info is None)
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         active = frozenset(retention.active)
@@ -409,6 +411,7 @@ class VacuumJob:
             streams=request.streams,
             allow_unsafe=request.allow_unsafe,
             sink_ms=options.vacuum.sink_retention_ms,
+            names_expire=not request.trash,
         )
 
     def _used_by_others(self, paths: Sequence[str]) -> dict[str, str]:

@@ -260,10 +260,24 @@ def test_a_stream_of_another_table_is_refused_where_the_call_names_it(
 
 def test_refs_expire_with_age() -> None:
     old = Ref("old", 1, branch=False, max_ref_age_ms=100 * H)
-    result = kept(line(900, 700, 10, refs=(old,)), age_ms=24 * H)
+    versions = line(900, 700, 10, refs=(old,))
+    assert kept(versions, age_ms=24 * H).expired_refs == ("old",)
+    assert kept(versions, age_ms=24 * H, names_expire=False).expired_refs == ()
+    for staying in (replace(old, max_ref_age_ms=901 * H), replace(old, max_ref_age_ms=None)):
+        result = kept(line(900, 700, 10, refs=(staying,)), age_ms=24 * H)
+        assert (result.expired_refs, result.gone) == ((), ())
+
+
+@pytest.mark.parametrize("branch", [True, False])
+def test_the_version_of_a_name_that_expires_counts_as_newest_until_now(branch: bool) -> None:
+    """A reader may have opened the branch an hour ago; only the versions before its head go."""
+    old = Ref("old", 2, branch, max_ref_age_ms=100 * H)
+    items = (Version(1, NOW - 900 * H), Version(2, NOW - 800 * H, 1), Version(3, NOW - 10 * H, 1))
+    versions = Versions("u", items, (Ref("main", 3), old), linear=False, usual_age_ms=168 * H)
+    result = kept(versions, age_ms=24 * H)
     assert result.expired_refs == ("old",)
-    assert result.gone == (1,)
-    assert kept(line(900, 700, 10, refs=(replace(old, max_ref_age_ms=901 * H),)), age_ms=24 * H).gone == ()
+    assert 2 in result.reasons
+    assert kept(replace(versions, refs=versions.refs[:1]), age_ms=24 * H).gone == (2,)
 
 
 def test_a_cycle_of_parents_ends() -> None:

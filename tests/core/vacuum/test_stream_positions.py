@@ -135,7 +135,7 @@ def test_an_expired_branch_holds_nothing_for_sinks() -> None:
     versions = table(*commits, parents={1: None, 2: 1, 3: 2, 4: 1}, refs=(old,))
     left = kept(versions)
     assert left.expired_refs == ("audit",)
-    assert set(left.gone) == {2, 3}
+    assert set(left.gone) == {2}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from lakekeeper.engine.trash.entries import (
     restore_files,
 )
 from lakekeeper.engine.vacuum.journal import Records
-from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.errors import AdapterError, NotFound, RetentionError
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
@@ -86,6 +86,49 @@ def test_the_trash_is_emptied_though_an_earlier_attempt_was_killed(
     monkeypatch.setattr(MemoryNotes, "remove", remove)
     list(empty(adapter, None, table.now_ms))
     assert entries(adapter) == {}
+    assert not [path for path in table.disk if "trash" in path]
+
+
+@pytest.mark.parametrize("live", ["current", "tag"])
+def test_an_entry_with_files_of_a_live_version_is_kept(table: MemoryTable, live: str) -> None:
+    """Loss L87: no format checks the files of a version that a rollback or a tag makes live again."""
+    old, rows = dict(table.versions[1].files), table.rows(1)
+    name = run(table, age_ms=DAY, trash=True).trash
+    if live == "tag":
+        table.tag("late", 1)
+    else:
+        table.apply("ROLLBACK", lambda now: replace(now, files=dict(old)))
+    number = 1 if live == "tag" else table.current.number
+    table.later(9 * DAY)
+    adapter, there = MemoryAdapter(table), set(table.disk)
+    with pytest.raises(RetentionError, match=rf"the current version, a branch or a tag.*restore\('{name}'\)"):
+        list(empty(adapter, 168 * HOUR_MS, table.now_ms))
+    assert set(table.disk) == there
+    restore_files(adapter, name)
+    assert table.rows(number) == rows
+    assert list(empty(adapter, None, table.now_ms)) == []
+
+
+def test_other_entries_are_emptied_though_one_is_needed(table: MemoryTable) -> None:
+    old = dict(table.versions[1].files)
+    needed = run(table, age_ms=3 * DAY, trash=True).trash
+    other = run(table, age_ms=DAY, trash=True).trash
+    table.apply("ROLLBACK", lambda now: replace(now, files=dict(old)))
+    adapter = MemoryAdapter(table)
+    with pytest.raises(RetentionError, match=needed):
+        list(empty(adapter, None, table.now_ms))
+    assert [entry.name for entry in entries(adapter).values()] == [needed]
+    assert not [path for path in table.disk if other in path]
+    list(empty(adapter, None, table.now_ms, dropped=True))
+    assert entries(adapter) == {}
+
+
+def test_a_file_that_is_back_at_its_place_keeps_no_entry(table: MemoryTable) -> None:
+    old, disk = dict(table.versions[1].files), dict(table.disk)
+    run(table, age_ms=DAY, trash=True)
+    table.apply("ROLLBACK", lambda now: replace(now, files=dict(old)))
+    table.disk |= {path: disk[path] for path in old}
+    assert len(list(empty(MemoryAdapter(table), None, table.now_ms))) == 1
     assert not [path for path in table.disk if "trash" in path]
 
 

@@ -344,6 +344,41 @@ def test_without_a_rename_there_is_no_trash(table: MemoryTable, monkeypatch: pyt
     assert (dict(table.disk), dict(table.notes)) == (disk, notes)
 
 
+@pytest.mark.parametrize("phase", ["planned", "deleted"])
+@pytest.mark.parametrize("restored", [False, True])
+def test_files_that_are_named_again_are_not_moved_to_the_trash(
+    table: MemoryTable, phase: str, *, restored: bool
+) -> None:
+    """Loss L87: a vacuum to the trash looked at no commit after its plan."""
+    old = dict(table.versions[3].files)
+
+    def race(at: str, _info: Any) -> None:
+        if at != phase or "late" in table.refs or table.current.operation == "RESTORE":
+            return
+        if restored:
+            table.apply("RESTORE", lambda now: replace(now, files=dict(old)))
+        else:
+            table.tag("late", 3)
+
+    options = {"vacuum.max-batch-delete-size": 1, "vacuum.max-concurrent-deletes": 1}
+    report = run(table, age_ms=DAY // 2, allow_unsafe=True, trash=True, observer=race, options=options)
+    assert 3 in readable(table)
+    assert report.deleted_files_count > 0
+    assert ("stopped with" in str(report.ended)) == (phase == "deleted")
+
+
+def test_the_trash_takes_no_file_of_a_name_that_is_due() -> None:
+    """A vacuum to the trash removes no tag, so its version has to stay readable."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(4):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    table.tag("due", 1, max_ref_age_ms=DAY)
+    assert run(table, age_ms=DAY, trash=True).deleted_files_count == 1
+    assert "due" in table.refs
+    assert 1 in readable(table)
+
+
 def test_old_orphans_that_no_version_names_are_deleted(table: MemoryTable) -> None:
     left = written(table)
     young = run(table, orphans=True)

@@ -103,6 +103,7 @@ def test_files_that_a_stream_may_yet_commit_are_no_orphans(linear: bool) -> None
     made.later(10 * DAY)
     report = run(made, orphans=True)
     assert (abandoned in made.disk, pending in made.disk) == (False, True)
+    assert report.plan is not None
     assert "may yet commit it" in str(report.plan.spared)
     run(made, orphans=True, sink_hours=9 * 24)
     assert pending not in made.disk
