@@ -44,6 +44,11 @@ class Leaves:
     numbers: tuple[int, ...]
     shape: tuple[Any, ...]
 
+    @property
+    def flat(self) -> bool:
+        """Whether the column is one leaf itself. The only leaf of a struct, a list or a map has other values."""
+        return len(self.shape) == 1 and not self.shape[0][0]
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -190,8 +195,8 @@ class ParquetFile:
         return sum(int(group.column(i).total_uncompressed_size) for group in groups for i in leaves.numbers)
 
     def bounds(self, group: int, leaves: Leaves) -> Bounds:
-        """The bounds of a column from the statistics of a row group."""
-        if len(leaves.numbers) != 1:
+        """The bounds of a column from the statistics of a row group; of a nested column, none is known."""
+        if not leaves.flat:
             return Bounds()
         (number,) = leaves.numbers
         chunk = self.footer.row_group(group).column(number)

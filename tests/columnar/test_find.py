@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import itertools
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.columnar.find import Identity, Lost, Source, Written, find
-from lakekeeper.columnar.parquet import Column
+from lakekeeper.columnar.parquet import Bounds, Column, ParquetFile
 from lakekeeper.columnar.rows import Budget
 from lakekeeper.columnar.values import Declined
 from tests.sampling import fewer
@@ -30,6 +31,8 @@ _UTC = dt.timezone.utc
 DAYS = (dt.date(1900, 1, 2), dt.date(2024, 2, 29), dt.date(9999, 12, 31))
 TIMESTAMPS = (dt.datetime(1900, 1, 3, tzinfo=_UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=_UTC))
 NESTED = pa.struct([("x", pa.float64()), ("y", pa.struct([("z", pa.string())]))])
+ONE = pa.struct([("x", pa.int64())])
+ONE_DEEP = pa.struct([("x", pa.struct([("y", pa.int64())]))])
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-2, 2),
     pa.int16(): st.integers(-12, 12),  # enough values for a search by hash table
@@ -48,6 +51,10 @@ KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.timestamp("us", "UTC"): st.sampled_from(TIMESTAMPS),
     NESTED: st.fixed_dictionaries(
         {"x": st.sampled_from([None, -0.0, 0.0]), "y": st.sampled_from([None, {"z": None}, {"z": "q"}])}
+    ),
+    ONE: st.fixed_dictionaries({"x": st.none() | st.integers(0, 4)}),
+    ONE_DEEP: st.fixed_dictionaries(
+        {"x": st.none() | st.fixed_dictionaries({"y": st.none() | st.integers(0, 4)})}
     ),
 }
 
@@ -133,13 +140,77 @@ def test_each_lost_row_is_found_at_its_own_position(table: pa.Table, data: st.Da
         Written(disk.source(name), np.array([at for at, i in enumerate(here) if i in gone], np.int64))
         for name, here in outputs.items()
     ]
-    key = ["c0"] if table.schema.field("c0").type != NESTED else []
+    key = [] if pa.types.is_struct(table.schema.field("c0").type) else ["c0"]
     found = find(taken, written, identity_of(table, key if by_key else ()), {})
 
     hits = [outputs[name][at] for name, positions in found.items() for at in positions.tolist()]
     assert len(hits) == len(set(hits)) == len(lost)
     assert not set(hits) & gone
     assert Counter(tokens[i] for i in hits) == Counter(tokens[i] for i in lost)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=fewer(250), deadline=None)
+def test_a_struct_of_one_field_excludes_no_row_group(seed: int) -> None:
+    """Its only leaf has bounds, but a lost row is first compared by whether its struct is NULL."""
+    rng, disk = np.random.default_rng(seed), Disk()
+    count = int(rng.integers(6, 30))
+    numbers = np.sort(rng.integers(-1, 5, count)).tolist()
+    structs = pa.array([None if x < 0 else {"x": x} for x in numbers], ONE)
+    table = pa.table({"s": structs, "v": rng.integers(0, 4, count)})
+    disk.write("in", table, 4)
+    cuts = sorted({0, count, *rng.integers(1, count, 3).tolist()})
+    for start, stop in itertools.pairwise(cuts):
+        disk.write(str(start), table.slice(start, stop - start), int(rng.integers(2, 6)))
+    written = [Written(disk.source(str(start)), np.zeros(0, np.int64)) for start in cuts[:-1]]
+    lost = np.sort(rng.choice(count, rng.integers(1, 4), replace=False))
+    found = find([Lost(disk.source("in"), lost)], written, identity_of(table), {})
+    hits = [int(name) + at for name, positions in found.items() for at in positions.tolist()]
+    tokens = rows_of(table)
+    assert Counter(tokens[i] for i in hits) == Counter(tokens[i] for i in lost)
+
+
+def test_a_row_is_not_taken_for_another_by_a_struct_of_one_field() -> None:
+    """Two rows agree in ``s``; only the bounds of the other one's row group include 1, as if ``s`` were a boolean."""
+    numbers = [0, 1, 2, 3, 3, 4, 5, 6, 100, 101, 102, 103]
+    values = [20, 10, 0, 30, 31, 21, 11, 1, 22, 12, 2, 32]
+    table, disk = pa.table({"s": pa.array([{"x": x} for x in numbers], ONE), "v": values}), Disk()
+    disk.write("in", table, 10)
+    disk.write("out", table, 4)
+    lost, written = Lost(disk.source("in"), np.array([4])), Written(disk.source("out"), np.zeros(0, np.int64))
+    assert find([lost], [written], identity_of(table), {})["out"].tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    "values, known",
+    [
+        (pa.array([3, 5]), True),
+        (pa.array([{"x": 3}, {"x": 5}], ONE), False),
+        (pa.array([{"x": {"y": 3}}, None], ONE_DEEP), False),
+        (pa.array([[3], [5]], pa.list_(pa.int64())), False),
+        (pa.array([[(3, 5)], []], pa.map_(pa.int64(), pa.int64())), False),
+    ],
+    ids=["flat", "struct", "struct of a struct", "list", "map"],
+)
+def test_only_a_flat_column_has_bounds(values: pa.Array, known: bool) -> None:
+    disk = Disk()
+    disk.write("in", pa.table({"v": values}), 10)
+    file = ParquetFile(disk.source("in").open)
+    for nested in (True, False):
+        try:
+            leaves = file.find(Column((("v", None),)), nested=nested)
+        except Declined:  # a list or a map is not compared
+            continue
+        bounds = file.bounds(0, leaves)
+        assert (bounds.lo, bounds.hi) == ((3, 5) if known and not nested else (None, None))
+
+
+def test_a_field_of_a_struct_has_bounds() -> None:
+    """A key in a struct limits the search by them."""
+    disk = Disk()
+    disk.write("in", pa.table({"s": pa.array([{"x": 3}, {"x": 5}], ONE)}), 10)
+    file = ParquetFile(disk.source("in").open)
+    assert file.bounds(0, file.find(Column((("s", None), ("x", None))))) == Bounds(3, 5, 0)
 
 
 def sorted_table(count: int = 1000) -> pa.Table:
