@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import datetime as dt
 import io
 import itertools
+import pstats
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -286,6 +288,19 @@ def test_what_is_read_does_not_grow_with_the_table() -> None:
 def test_a_budget_of_bytes_is_kept() -> None:
     with pytest.raises(Declined, match="bytes"):
         Files.of(sorted_table()).find([5], Budget(10))
+
+
+def calls_to_locate(columns: int) -> int:
+    """Calls of functions that it takes to locate all columns of a file."""
+    disk, names = Disk(), [f"c{i}" for i in range(columns)]
+    disk.write("in", pa.table([[1]] * columns, names=names), 10)
+    file, profile = ParquetFile(disk.source("in").open), cProfile.Profile()
+    profile.runcall(lambda: [file.type_of(file.find(Column(((name, None),)))) for name in names])
+    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]  # of typeshed
+
+
+def test_columns_are_located_in_a_schema_that_is_walked_once() -> None:
+    assert calls_to_locate(400) <= 5 * calls_to_locate(100)
 
 
 def test_footers_are_read_once() -> None:
