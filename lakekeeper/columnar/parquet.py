@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakekeeper.columnar.sizes import size_of_leaves
 from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
 _ID = b"PARQUET:field_id"
@@ -193,6 +194,11 @@ class ParquetFile:
         """Stored (compressed) bytes of a column in a row group."""
         chunks = (self.footer.row_group(group).column(i) for i in leaves.numbers)
         return sum(int(chunk.total_compressed_size) for chunk in chunks)
+
+    def decoded_bytes(self, group: int, columns: Sequence[Leaves]) -> int:
+        """Bytes of these columns of a row group in memory, as its footer lets expect."""
+        footer = self.footer.row_group(group)
+        return size_of_leaves(footer.column(i) for leaves in columns for i in leaves.numbers).bytes
 
     def encoded_bytes(self, leaves: Leaves) -> int:
         """Encoded, uncompressed bytes of a column in the file."""

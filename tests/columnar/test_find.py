@@ -290,6 +290,48 @@ def test_a_budget_of_bytes_is_kept() -> None:
         Files.of(sorted_table()).find([5], Budget(10))
 
 
+def test_a_column_that_takes_too_much_memory_is_declined() -> None:
+    """Texts of 2,000 bytes in a dictionary take a few bytes of the file each, and 2,000 in memory."""
+    rows, texts = 5_000, [letter * 2_000 for letter in "abcd"]
+    values = pa.DictionaryArray.from_arrays(pa.array(np.arange(rows) % 4, pa.int32()), texts)
+    table, disk = pa.table({"v": np.arange(rows) // 4, "t": values}), Disk()
+    for name in ("in", "out"):
+        disk.write(name, table, rows, store_schema=False)
+    assert len(disk.files["out"]) < 100_000
+    lost, written = Lost(disk.source("in"), np.array([3])), Written(disk.source("out"), np.zeros(0, np.int64))
+    with pytest.raises(Declined, match="memory"):
+        find([lost], [written], identity_of(table), {}, Budget(1 << 30, most_decoded=4 << 20))
+    budget = Budget(1 << 30, most_decoded=16 << 20)
+    assert find([lost], [written], identity_of(table), {}, budget)["out"].tolist() == [3]
+
+
+def test_columns_that_do_not_fit_together_are_read_one_by_one() -> None:
+    rows = 1_000
+    columns = {f"c{i}": np.full(rows, 1) for i in range(8)}
+    table, disk = pa.table({**columns, "last": np.arange(rows) // 500}), Disk()
+    for name in ("in", "out"):
+        disk.write(name, table, rows)
+    lost, written = (
+        Lost(disk.source("in"), np.array([600])),
+        Written(disk.source("out"), np.zeros(0, np.int64)),
+    )
+    budget = Budget(1 << 30, most_decoded=rows * 16)
+    assert find([lost], [written], identity_of(table), {}, budget)["out"].tolist() == [500]
+
+
+def test_threads_wait_until_what_others_decoded_is_released() -> None:
+    table, disk = sorted_table(10_000), Disk()
+    disk.write("in", table, 10_000)
+    outputs = [f"out{i}" for i in range(8)]
+    for number, name in enumerate(outputs):
+        disk.write(name, table.slice(1_250 * number, 1_250), 1_250)
+    written = [Written(disk.source(name), np.zeros(0, np.int64)) for name in outputs]
+    lost = Lost(disk.source("in"), np.arange(0, 10_000, 500))
+    budget = Budget(1 << 30, most_decoded=10_000 * 16)
+    found = find([lost], written, identity_of(table), {}, budget)
+    assert sum(map(len, found.values())) == 20
+
+
 def calls_to_locate(columns: int) -> int:
     """Calls of functions that it takes to locate all columns of a file."""
     disk, names = Disk(), [f"c{i}" for i in range(columns)]
