@@ -49,8 +49,11 @@ KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.string(): st.sampled_from(["", "a", "é", "a\0", "\U0001f600", "z" * 70]),
     pa.binary(): st.sampled_from([b"", b"\x00", b"\xff", b"a"]),
     pa.binary(3): st.sampled_from([b"abc", b"\xff\x00\x01"]),
+    pa.large_string(): st.sampled_from(["", "a", "é", "a\0"]),
+    pa.large_binary(): st.sampled_from([b"", b"\x00", b"\xff"]),
     pa.date32(): st.sampled_from(DAYS),
     pa.timestamp("us", "UTC"): st.sampled_from(TIMESTAMPS),
+    pa.timestamp("us", "Europe/Berlin"): st.sampled_from(TIMESTAMPS),
     NESTED: st.fixed_dictionaries(
         {"x": st.sampled_from([None, -0.0, 0.0]), "y": st.sampled_from([None, {"z": None}, {"z": "q"}])}
     ),
