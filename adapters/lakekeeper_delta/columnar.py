@@ -68,7 +68,8 @@ _OF_WRITERS = "parquet."  # Delta's own writer passes the properties of the tabl
 _CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "gzip"}
 _ROW_GROUP = "parquet.block.size"
 ROW_GROUP_BYTES = 128 << 20
-_DELETED_ROWS = 20_000_000  # positions that travel with a task
+MOST_DELETED_ROWS = 20_000_000
+"""Positions of deleted rows that travel with a task: they take 160 MB of the driver and of each worker."""
 _NAME = "part-00000-{id}.c000{codec}.parquet"
 _SPARK = "org.apache.spark.version"
 _LINEAGE = ("RowId", "RowCommitVersion")
@@ -93,8 +94,13 @@ class DeltaColumnar:
         conf = _conf_of(log, state)
         columns = _columns(state)
         key, cut = _key(state, task, columns)
-        adds = log.jvm.items(inputs_of(log, state, task.id, task.inputs))
-        found = dict(_input(log, conf.root, add, ids=state.tracks_rows) for add in adds)
+        adds = [
+            (add, json.loads(add.json())["add"])
+            for add in log.jvm.items(inputs_of(log, state, task.id, task.inputs))
+        ]
+        if sum(_deleted(data) for _, data in adds) > MOST_DELETED_ROWS:
+            raise _Refused("too many deleted rows")
+        found = dict(_input(log, conf.root, add, data, ids=state.tracks_rows) for add, data in adds)
         return FileMerge(
             inputs=tuple(found[path] for path in task.inputs),
             columns=columns,
@@ -265,16 +271,18 @@ def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[
     return tuple(place[name] for name in stored), place[physical_step(state, cuts[0])] if cuts else 0
 
 
-def _input(log: Log, root: str, add: Any, *, ids: bool) -> tuple[str, FileInput]:
-    """An input by its path in the log; ``ids``: each of its rows has an id."""
-    data: dict[str, Any] = json.loads(add.json())["add"]
+def _deleted(data: Mapping[str, Any]) -> int:
+    """Rows of a file that its deletion vector names."""
+    return int((data.get("deletionVector") or {"cardinality": 0})["cardinality"])
+
+
+def _input(log: Log, root: str, add: Any, data: Mapping[str, Any], *, ids: bool) -> tuple[str, FileInput]:
+    """An input by its path in the log, from its entry ``data``; ``ids``: each of its rows has an id."""
     rows = json.loads(data.get("stats") or "{}").get("numRecords")
     if rows is None:
         raise _Refused("a file whose row count the log lacks")
     deleted = ""
     if data.get("deletionVector"):
-        if int(data["deletionVector"]["cardinality"]) > _DELETED_ROWS:
-            raise _Refused("too many deleted rows in a file")
         deleted = pack(positions(log, vector_of(log, add)))
     path = f"{root}/{unquote(data['path'])}"
     numbers = (data.get("baseRowId"), data.get("defaultRowCommitVersion")) if ids else (None, None)

@@ -242,11 +242,11 @@ class _Search:
 
     def _key(self, identity: Identity) -> list[_Shared]:
         found = [self._shared(column) for column in identity.key]
-        return [each for each in found if each is not None and len(each.inputs[0].numbers) == 1]
+        return [each for each in found if each is not None and each.inputs[0].flat]
 
     def _least_overlapping(self, shared: Sequence[_Shared]) -> list[_Shared]:
         """The column whose value ranges overlap least between row groups, if one helps."""
-        flat = [each for each in shared[:_LOOKED_AT] if len(each.outputs[0].numbers) == 1]
+        flat = [each for each in shared[:_LOOKED_AT] if each.outputs[0].flat]
         places = row_groups(self._outputs)
         chosen = best(places, self._outputs, {i: each.outputs for i, each in enumerate(flat)})
         return [flat[chosen]] if chosen is not None else []

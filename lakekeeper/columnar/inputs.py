@@ -251,34 +251,40 @@ class Inputs:
         return (held.release(rows) for pieces in ahead for rows in pieces)
 
     def _pieces(self, group: Group, columns: Sequence[int] | None) -> Iterator[pa.Table]:
-        """The live rows of a row group. What its footer does not bound is read in batches, and measured."""
+        """The live rows of a row group. What its footer does not bound is read in batches, and measured.
+
+        If the row group is larger than two pieces, all of its columns are.
+        """
         wanted = range(len(self.types)) if columns is None else columns
+        size, unsure = self.sizes(group)
+        batched = [c for c in wanted if c in unsure or size > 2 * self._piece_bytes]
         leaves = self._leaves[group.file]
-        unsure = {c: found.path[0] for c in self.sizes(group)[1] if c in wanted and (found := leaves[c])}
+        paths = [found.path[0] for c in batched if (found := leaves[c])]
         batch_rows = max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW))
-        if not unsure or self.rows(group) <= batch_rows:
+        if not paths or self.rows(group) <= batch_rows:
             yield self.read(group, columns)
             return
-        sure = [c for c in wanted if c not in unsure]
-        first, size, held = 0, 0, list[pa.RecordBatch]()
+        sure = [c for c in wanted if c not in batched]
         with self._reading(group) as file:
             whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
-            batches = file.batches(group.group, list(unsure.values()), batch_rows)
-            last = 0
-            for batch in batches:
-                held.append(batch)
-                size += batch.nbytes
-                last += batch.num_rows
-                if size <= self._piece_bytes and last < self.rows(group):
-                    continue
-                read = pa.Table.from_batches(held)
+            for first, read in self._measured(file.batches(group.group, paths, batch_rows), self.rows(group)):
+                count = read.num_rows
                 arrays = [
-                    self._as_output(file, c, read.column(unsure[c]))
-                    if c in unsure
-                    else whole[c].slice(first, last - first)
+                    whole[c].slice(first, count) if c in whole else self._column(file, group, c, read, first)
                     for c in wanted
                 ]
                 yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in wanted]), first)
+
+    def _measured(self, batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[tuple[int, pa.Table]]:
+        """(number of its first row, table) of the batches together, cut where a table is larger than a piece."""
+        first = size = last = 0
+        held: list[pa.RecordBatch] = []
+        for batch in batches:
+            held.append(batch)
+            size += batch.nbytes
+            last += batch.num_rows
+            if size > self._piece_bytes or last == rows:
+                yield first, pa.Table.from_batches(held)
                 first, size, held = last, 0, []
 
     def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
@@ -294,18 +300,17 @@ class Inputs:
     def _columns(self, file: ParquetFile, group: Group, wanted: Sequence[int]) -> list[Any]:
         """These columns of all rows of a row group."""
         leaves = self._leaves[group.file]
-        there = {c: found for c in wanted if (found := leaves[c]) is not None}
-        values = file.table(group.group, [found.path[0] for found in there.values()])
-        return [
-            self._filled(
-                group,
-                c,
-                self._as_output(file, c, values.column(there[c].path[0]))
-                if c in there
-                else pa.nulls(self.rows(group), self.read_types[c]),
-            )
-            for c in wanted
-        ]
+        read = file.table(group.group, [found.path[0] for c in wanted if (found := leaves[c])])
+        return [self._column(file, group, c, read, 0) for c in wanted]
+
+    def _column(self, file: ParquetFile, group: Group, column: int, read: pa.Table, first: int) -> Any:
+        """A column of the rows that were read, from the ``first`` of the row group on."""
+        found = self._leaves[group.file][column]
+        if found is None:
+            count = read.num_rows if read.num_columns else self.rows(group)
+            return self._filled(group, column, pa.nulls(count, self.read_types[column]), first)
+        values = self._as_output(file, column, read.column(found.path[0]))
+        return self._filled(group, column, values, first)
 
     def _live_rows(self, group: Group, rows: pa.Table, first: int) -> pa.Table:
         """The rows, from the ``first`` of the row group on, without those that are deleted."""
@@ -353,8 +358,11 @@ class Inputs:
             raise Declined(f"column {self._merge.columns[column].name} stored as {values.type}")
         return values if values.type == kind else values.cast(kind)
 
-    def _filled(self, group: Group, column: int, values: Any) -> Any:
-        """The values, with ids and versions of rows that do not store them. Raises Declined if one is not known."""
+    def _filled(self, group: Group, column: int, values: Any, first: int) -> Any:
+        """The values, from the ``first`` row of the row group on, with ids and versions of rows that do not store them.
+
+        Raises Declined if one is not known.
+        """
         what = self._merge.columns[column].replaces_null
         if not what or not values.null_count:
             return values
@@ -364,8 +372,8 @@ class Inputs:
             raise Declined(f"rows without a {what}")
         if what != ROW_ID:
             return values.fill_null(known)
-        first = known + int(self._files[group.file].starts[group.group])
-        return pc.coalesce(values, pa.array(np.arange(first, first + self.rows(group))))
+        start = known + int(self._files[group.file].starts[group.group]) + first
+        return pc.coalesce(values, pa.array(np.arange(start, start + len(values))))
 
     def _opened(self, each: FileInput) -> ParquetFile:
         file = ParquetFile(lambda: self._place.open(each.path))

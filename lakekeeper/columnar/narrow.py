@@ -90,15 +90,15 @@ class Narrowing:
     ) -> tuple[Longs, list[pa.Array]]:
         """(positions of the live rows in a row group all of whose parts are wanted, the parts of these rows)."""
         file = self.outputs[place.output]
-        parts = whole_group(file, place.group, leaves, self.budget)
-        among = np.ones(len(parts[0]), np.bool_)
-        for part, values in zip(parts, wanted, strict=True):
-            among &= _is_among(part, values)
-        at = np.flatnonzero(among)
-        positions = at + file.starts[place.group]
-        live = ~_contains(self.masked[place.output], positions)
-        chosen = pa.array(at[live])
-        return positions[live], [part.take(chosen) for part in parts]
+        with whole_group(file, place.group, leaves, self.budget) as parts:
+            among = np.ones(len(parts[0]), np.bool_)
+            for part, values in zip(parts, wanted, strict=True):
+                among &= _is_among(part, values)
+            at = np.flatnonzero(among)
+            positions = at + file.starts[place.group]
+            live = ~_contains(self.masked[place.output], positions)
+            chosen = pa.array(at[live])
+            return positions[live], [part.take(chosen) for part in parts]
 
     def _refine(self, of_lost: Sequence[pa.Array], of_candidates: Sequence[pa.Array]) -> None:
         """Split the groups by these values; drop candidates without a group, and move settled groups out."""

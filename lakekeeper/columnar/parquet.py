@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakekeeper.columnar.sizes import size_of_leaves
 from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
 _ID = b"PARQUET:field_id"
@@ -44,6 +45,11 @@ class Leaves:
     numbers: tuple[int, ...]
     shape: tuple[Any, ...]
 
+    @property
+    def flat(self) -> bool:
+        """Whether the column is one leaf itself. The only leaf of a struct, a list or a map has other values."""
+        return len(self.shape) == 1 and not self.shape[0][0]
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -64,6 +70,7 @@ class ParquetFile:
         self._dictionaries: list[str] = []
         self.footer: pq.FileMetaData = footer or self._file().metadata
         self._schema = self.footer.schema
+        self._index: _Index | None = None
         groups = (self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups))
         self.starts: Longs = np.cumsum([0, *groups], dtype=np.int64)
 
@@ -102,6 +109,13 @@ class ParquetFile:
         self._dictionaries = list(names)
 
     @property
+    def _fields(self) -> _Index:
+        """Its columns by name, id and path, listed once: each call of PyArrow walks the whole schema."""
+        if self._index is None:
+            self._index = _Index(self._schema)
+        return self._index
+
+    @property
     def groups(self) -> int:
         return len(self.starts) - 1
 
@@ -123,39 +137,36 @@ class ParquetFile:
 
     def type_of(self, leaves: Leaves) -> pa.DataType:
         """The Arrow type of a top-level column."""
-        return self._schema.to_arrow_schema().field(leaves.path[0]).type
+        return self._fields.only(leaves.path[0], None).type
 
     @property
     def has_field_ids(self) -> bool:
         """Whether any of its top-level columns has a field id."""
-        return any(_ID in (field.metadata or {}) for field in self._schema.to_arrow_schema())
+        return self._fields.has_ids
 
     def has_like(self, name: str, *, with_id: bool) -> bool:
         """Whether a top-level column has this name in any case: one without a field id, or any ``with_id``."""
-        return any(
-            field.name.lower() == name.lower() and (with_id or _ID not in (field.metadata or {}))
-            for field in self._schema.to_arrow_schema()
-        )
+        found = self._fields.like(name)
+        return any(with_id or _ID not in (field.metadata or {}) for field in found)
 
     def find(self, column: Column, *, nested: bool = False) -> Leaves:
         """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous.
 
         A ``nested`` column may be repeated, and has no shape: its Arrow type shows how it is stored.
         """
-        kind: Any = self._schema.to_arrow_schema()
-        path: list[str] = []
-        for name, number in column.steps:
-            field = _child(kind, name, number)
+        (name, number), *inner = column.steps
+        field = self._fields.only(name, number)
+        path = [field.name]
+        for name, number in inner:
+            field = _child(field.type, name, number)
             path.append(field.name)
-            kind = field.type
         numbers = self._leaves_below(path)
         shape = () if nested else tuple(self._shape(number, path) for number in numbers)
         return Leaves(tuple(path), numbers, shape)
 
     def _leaves_below(self, path: Sequence[str]) -> tuple[int, ...]:
         here = ".".join(path)
-        below = f"{here}."
-        found = [i for i in range(len(self._schema)) if f"{self._schema.column(i).path}.".startswith(below)]
+        found = self._fields.below.get(here)
         if not found or any("." in step for step in path):
             raise Declined(f"column {here} cannot be distinguished from another")
         return tuple(found)
@@ -184,14 +195,19 @@ class ParquetFile:
         chunks = (self.footer.row_group(group).column(i) for i in leaves.numbers)
         return sum(int(chunk.total_compressed_size) for chunk in chunks)
 
+    def decoded_bytes(self, group: int, columns: Sequence[Leaves]) -> int:
+        """Bytes of these columns of a row group in memory, as its footer lets expect."""
+        footer = self.footer.row_group(group)
+        return size_of_leaves(footer.column(i) for leaves in columns for i in leaves.numbers).bytes
+
     def encoded_bytes(self, leaves: Leaves) -> int:
         """Encoded, uncompressed bytes of a column in the file."""
         groups = (self.footer.row_group(g) for g in range(self.groups))
         return sum(int(group.column(i).total_uncompressed_size) for group in groups for i in leaves.numbers)
 
     def bounds(self, group: int, leaves: Leaves) -> Bounds:
-        """The bounds of a column from the statistics of a row group."""
-        if len(leaves.numbers) != 1:
+        """The bounds of a column from the statistics of a row group; of a nested column, none is known."""
+        if not leaves.flat:
             return Bounds()
         (number,) = leaves.numbers
         chunk = self.footer.row_group(group).column(number)
@@ -234,6 +250,43 @@ class ParquetFile:
         return [_at(table, c.path) for c in columns]
 
 
+class _Index:
+    """The top-level columns of a schema, and its leaves by each path that leads to them.
+
+    below    dotted path → numbers of the leaves at or below it
+    """
+
+    def __init__(self, schema: pq.ParquetSchema) -> None:
+        self._named: dict[str, list[pa.Field]] = {}
+        self._numbered: dict[bytes, list[pa.Field]] = {}
+        self._alike: dict[str, list[pa.Field]] = {}
+        for field in schema.to_arrow_schema():
+            self._named.setdefault(field.name, []).append(field)
+            self._alike.setdefault(field.name.lower(), []).append(field)
+            number = (field.metadata or {}).get(_ID)
+            if number is not None:
+                self._numbered.setdefault(number, []).append(field)
+        self.below: dict[str, list[int]] = {}
+        for number in range(len(schema)):
+            for path in accumulate(schema.column(number).path.split("."), "{}.{}".format):
+                self.below.setdefault(path, []).append(number)
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether any top-level column has a field id."""
+        return bool(self._numbered)
+
+    def like(self, name: str) -> Sequence[pa.Field]:
+        """The top-level columns of this name in any case."""
+        return self._alike.get(name.lower(), ())
+
+    def only(self, name: str, number: int | None) -> pa.Field:
+        """The top-level column of this id, or of this name if ``number`` is None. Raises Absent or Declined."""
+        if number is None:
+            return _only(self._named.get(name, ()), name)
+        return _only(self._numbered.get(str(number).encode(), ()), name)
+
+
 def parts(values: pa.Array) -> list[pa.Array]:
     """A column as flat arrays: the column itself; for a struct, its validity, then the parts of its fields."""
     if not pa.types.is_struct(values.type):
@@ -246,16 +299,18 @@ def _text(schema: pq.ParquetSchema) -> str:
     return str(schema).partition("\n")[2]
 
 
-def _child(kind: Any, name: str, number: int | None) -> pa.Field:
-    """A field of a schema or a struct by its id, or by its name if ``number`` is None."""
-    if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
+def _child(kind: pa.DataType, name: str, number: int | None) -> pa.Field:
+    """A field of a struct by its id, or by its name if ``number`` is None."""
+    if not pa.types.is_struct(kind):
         raise Declined(f"column {name} is not a field of a struct")
-    fields = [kind.field(i) for i in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]
+    fields = [kind.field(i) for i in range(kind.num_fields)]
     if number is None:
-        found = [field for field in fields if field.name == name]
-    else:
-        wanted = str(number).encode()
-        found = [field for field in fields if (field.metadata or {}).get(_ID) == wanted]
+        return _only([field for field in fields if field.name == name], name)
+    wanted = str(number).encode()
+    return _only([field for field in fields if (field.metadata or {}).get(_ID) == wanted], name)
+
+
+def _only(found: Sequence[pa.Field], name: str) -> pa.Field:
     if not found:
         raise Absent(f"column {name} is not in a file")
     if len(found) > 1:

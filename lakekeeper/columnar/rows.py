@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
@@ -21,22 +22,42 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
+MOST_DECODED = 256 << 20
+"""Bytes of decoded columns that the threads of one search hold at once."""
+
+
 @dataclass(slots=True)
 class Budget:
-    """Bytes that may still be read; shared by threads. ``groups`` counts the row group reads."""
+    """Bytes that may still be read, and decoded at once; shared by threads. ``groups`` counts the row group reads."""
 
     left: int
     groups: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    most_decoded: int = MOST_DECODED
+    _decoded: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def spend(self, file: ParquetFile, group: int, columns: Sequence[Leaves]) -> None:
-        """Charge these columns of a row group; raises Declined if they exceed the remaining budget."""
-        size = sum(file.bytes_of(group, leaves) for leaves in columns)
-        with self._lock:
+    @contextmanager
+    def reading(self, file: ParquetFile, group: int, columns: Sequence[Leaves]) -> Iterator[None]:
+        """Charge these columns of a row group, and wait until other threads leave room to decode them.
+
+        Raises Declined if they exceed the remaining budget, or need more memory than all threads may take.
+        """
+        size, decoded = sum(file.bytes_of(group, c) for c in columns), file.decoded_bytes(group, columns)
+        with self._changed:
             self.left -= size
             self.groups += 1
             if self.left < 0:
                 raise Declined("too many bytes would be read")
+            if decoded > self.most_decoded:
+                raise Declined("a row group takes too much memory")
+            self._changed.wait_for(lambda: self._decoded + decoded <= self.most_decoded)
+            self._decoded += decoded
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._decoded -= decoded
+                self._changed.notify_all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +111,12 @@ class Rows:
     def _read(
         self, f: int, g: int, at: Longs, columns: Sequence[LeavesOf], budget: Budget, *, sure: bool
     ) -> list[list[pa.Array]]:
-        leaves = [column[f] for column in columns]
-        budget.spend(self.files[f], g, leaves)
-        read = self.files[f].read(g, leaves, upto=int(at[-1]) + 1)
-        taken = [values.take(pa.array(at)) for values in read]
+        file, leaves = self.files[f], [column[f] for column in columns]
+        together = file.decoded_bytes(g, leaves) <= budget.most_decoded
+        taken = []
+        for some in [leaves] if together else [[each] for each in leaves]:
+            with budget.reading(file, g, some):
+                taken += [v.take(pa.array(at)) for v in file.read(g, some, upto=int(at[-1]) + 1)]
         return [[_canonical(part, sure=sure) for part in parts(values)] for values in taken]
 
 
@@ -106,11 +129,12 @@ def _canonical(values: pa.Array, *, sure: bool) -> pa.Array:
         raise Incomparable(f"values cannot be compared: {error}") from error
 
 
-def whole_group(file: ParquetFile, group: int, leaves: Leaves, budget: Budget) -> list[pa.Array]:
-    """The canonical parts of a column in a row group. Raises Declined."""
-    budget.spend(file, group, [leaves])
-    (values,) = file.read(group, [leaves])
-    return [_canonical(part, sure=False) for part in parts(values)]
+@contextmanager
+def whole_group(file: ParquetFile, group: int, leaves: Leaves, budget: Budget) -> Iterator[list[pa.Array]]:
+    """The canonical parts of a column in a row group, held within the budget. Raises Declined."""
+    with budget.reading(file, group, [leaves]):
+        (values,) = file.read(group, [leaves])
+        yield [_canonical(part, sure=False) for part in parts(values)]
 
 
 def by_file(work: Callable[[_In], _Out], items: Sequence[_In], file: Callable[[_In], int]) -> list[_Out]:

@@ -8,7 +8,7 @@ text stored with a dictionary    not known: a few bytes of the file may mean a l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +41,19 @@ def size_of(chunks: Sequence[pq.ColumnChunkMetaData], rows: int, kind: pa.DataTy
     Without one, the file lacks the column.
     """
     if pa.types.is_nested(kind):
-        leaves = [_leaf(chunk) for chunk in chunks]
-        return Size(sum(leaf.bytes for leaf in leaves), all(leaf.sure for leaf in leaves))
+        return size_of_leaves(chunks)
     if pa.types.is_dictionary(kind):
         size = sum(int(chunk.total_uncompressed_size) for chunk in chunks)
         return Size(_NUMBER * rows + size, "DELTA_BYTE_ARRAY" not in (e for c in chunks for e in c.encodings))
     if is_text(kind):
         return _text(chunks[0], rows, _NUMBER) if chunks else Size(_NUMBER * rows)
     return Size(rows * max(kind.bit_width, 8) // 8)
+
+
+def size_of_leaves(chunks: Iterable[pq.ColumnChunkMetaData]) -> Size:
+    """The size of single columns of Parquet, in whatever columns they are."""
+    leaves = [_leaf(chunk) for chunk in chunks]
+    return Size(sum(leaf.bytes for leaf in leaves), all(leaf.sure for leaf in leaves))
 
 
 def _leaf(chunk: pq.ColumnChunkMetaData) -> Size:

@@ -61,10 +61,9 @@ def _check_plain(file: ParquetFile, column: FileColumn, leaves: Leaves, *, by_sp
     stored = file.type_of(leaves)
     if len(leaves.numbers) != 1:
         raise Declined(f"nested columns ({column.name})")
-    if file.is_int96(leaves.numbers[0]):
-        _check_timestamp(file, column, leaves.numbers[0], by_spark=by_spark)
-    elif not readable(stored, column):
+    if not file.is_int96(leaves.numbers[0]) and not readable(stored, column):
         raise Declined(f"column {column.name} stored as {stored}")
+    _check_timestamp(file, column, leaves.numbers[0], by_spark=by_spark)
 
 
 def _check_nested(file: ParquetFile, column: FileColumn, leaves: Leaves, *, by_spark: bool) -> None:

@@ -63,11 +63,25 @@ def field_of(column: FileColumn, kind: pa.DataType) -> pa.Field:
 def readable(stored: pa.DataType, column: FileColumn) -> bool:
     """Whether each value of a stored type, which is not nested, is the same value in the column's type."""
     kind = arrow_type(column.kind)
-    if stored == kind:
+    if _plain(stored) == kind:
         return True
     if pa.types.is_decimal128(stored) and pa.types.is_decimal128(kind):
         return bool(stored.scale == kind.scale and stored.precision <= kind.precision)
     return any(stored == _ARROW[narrow] and column.kind in wider for narrow, wider in _WIDER.items())
+
+
+def _plain(stored: pa.DataType) -> pa.DataType:
+    """The type without what only the Arrow schema of a file adds to that of Parquet: wide offsets, and a zone's name.
+
+    Dictionaries and views are not among it: a cast decodes them without a check of the text's 32-bit offsets.
+    """
+    if stored == pa.large_string():
+        return pa.string()
+    if stored == pa.large_binary():
+        return pa.binary()
+    if pa.types.is_timestamp(stored) and stored.tz is not None:
+        return pa.timestamp(stored.unit, "UTC")
+    return stored
 
 
 def same_parts(stored: pa.DataType, column: FileColumn) -> bool:

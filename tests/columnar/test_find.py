@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import datetime as dt
 import io
+import itertools
+import pstats
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.columnar.find import Identity, Lost, Source, Written, find
-from lakekeeper.columnar.parquet import Column
+from lakekeeper.columnar.parquet import Bounds, Column, ParquetFile
 from lakekeeper.columnar.rows import Budget
 from lakekeeper.columnar.values import Declined
 from tests.sampling import fewer
@@ -30,6 +33,8 @@ _UTC = dt.timezone.utc
 DAYS = (dt.date(1900, 1, 2), dt.date(2024, 2, 29), dt.date(9999, 12, 31))
 TIMESTAMPS = (dt.datetime(1900, 1, 3, tzinfo=_UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=_UTC))
 NESTED = pa.struct([("x", pa.float64()), ("y", pa.struct([("z", pa.string())]))])
+ONE = pa.struct([("x", pa.int64())])
+ONE_DEEP = pa.struct([("x", pa.struct([("y", pa.int64())]))])
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int8(): st.integers(-2, 2),
     pa.int16(): st.integers(-12, 12),  # enough values for a search by hash table
@@ -44,10 +49,17 @@ KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.string(): st.sampled_from(["", "a", "é", "a\0", "\U0001f600", "z" * 70]),
     pa.binary(): st.sampled_from([b"", b"\x00", b"\xff", b"a"]),
     pa.binary(3): st.sampled_from([b"abc", b"\xff\x00\x01"]),
+    pa.large_string(): st.sampled_from(["", "a", "é", "a\0"]),
+    pa.large_binary(): st.sampled_from([b"", b"\x00", b"\xff"]),
     pa.date32(): st.sampled_from(DAYS),
     pa.timestamp("us", "UTC"): st.sampled_from(TIMESTAMPS),
+    pa.timestamp("us", "Europe/Berlin"): st.sampled_from(TIMESTAMPS),
     NESTED: st.fixed_dictionaries(
         {"x": st.sampled_from([None, -0.0, 0.0]), "y": st.sampled_from([None, {"z": None}, {"z": "q"}])}
+    ),
+    ONE: st.fixed_dictionaries({"x": st.none() | st.integers(0, 4)}),
+    ONE_DEEP: st.fixed_dictionaries(
+        {"x": st.none() | st.fixed_dictionaries({"y": st.none() | st.integers(0, 4)})}
     ),
 }
 
@@ -133,13 +145,77 @@ def test_each_lost_row_is_found_at_its_own_position(table: pa.Table, data: st.Da
         Written(disk.source(name), np.array([at for at, i in enumerate(here) if i in gone], np.int64))
         for name, here in outputs.items()
     ]
-    key = ["c0"] if table.schema.field("c0").type != NESTED else []
+    key = [] if pa.types.is_struct(table.schema.field("c0").type) else ["c0"]
     found = find(taken, written, identity_of(table, key if by_key else ()), {})
 
     hits = [outputs[name][at] for name, positions in found.items() for at in positions.tolist()]
     assert len(hits) == len(set(hits)) == len(lost)
     assert not set(hits) & gone
     assert Counter(tokens[i] for i in hits) == Counter(tokens[i] for i in lost)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=fewer(250), deadline=None)
+def test_a_struct_of_one_field_excludes_no_row_group(seed: int) -> None:
+    """Its only leaf has bounds, but a lost row is first compared by whether its struct is NULL."""
+    rng, disk = np.random.default_rng(seed), Disk()
+    count = int(rng.integers(6, 30))
+    numbers = np.sort(rng.integers(-1, 5, count)).tolist()
+    structs = pa.array([None if x < 0 else {"x": x} for x in numbers], ONE)
+    table = pa.table({"s": structs, "v": rng.integers(0, 4, count)})
+    disk.write("in", table, 4)
+    cuts = sorted({0, count, *rng.integers(1, count, 3).tolist()})
+    for start, stop in itertools.pairwise(cuts):
+        disk.write(str(start), table.slice(start, stop - start), int(rng.integers(2, 6)))
+    written = [Written(disk.source(str(start)), np.zeros(0, np.int64)) for start in cuts[:-1]]
+    lost = np.sort(rng.choice(count, rng.integers(1, 4), replace=False))
+    found = find([Lost(disk.source("in"), lost)], written, identity_of(table), {})
+    hits = [int(name) + at for name, positions in found.items() for at in positions.tolist()]
+    tokens = rows_of(table)
+    assert Counter(tokens[i] for i in hits) == Counter(tokens[i] for i in lost)
+
+
+def test_a_row_is_not_taken_for_another_by_a_struct_of_one_field() -> None:
+    """Two rows agree in ``s``; only the bounds of the other one's row group include 1, as if ``s`` were a boolean."""
+    numbers = [0, 1, 2, 3, 3, 4, 5, 6, 100, 101, 102, 103]
+    values = [20, 10, 0, 30, 31, 21, 11, 1, 22, 12, 2, 32]
+    table, disk = pa.table({"s": pa.array([{"x": x} for x in numbers], ONE), "v": values}), Disk()
+    disk.write("in", table, 10)
+    disk.write("out", table, 4)
+    lost, written = Lost(disk.source("in"), np.array([4])), Written(disk.source("out"), np.zeros(0, np.int64))
+    assert find([lost], [written], identity_of(table), {})["out"].tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    "values, known",
+    [
+        (pa.array([3, 5]), True),
+        (pa.array([{"x": 3}, {"x": 5}], ONE), False),
+        (pa.array([{"x": {"y": 3}}, None], ONE_DEEP), False),
+        (pa.array([[3], [5]], pa.list_(pa.int64())), False),
+        (pa.array([[(3, 5)], []], pa.map_(pa.int64(), pa.int64())), False),
+    ],
+    ids=["flat", "struct", "struct of a struct", "list", "map"],
+)
+def test_only_a_flat_column_has_bounds(values: pa.Array, known: bool) -> None:
+    disk = Disk()
+    disk.write("in", pa.table({"v": values}), 10)
+    file = ParquetFile(disk.source("in").open)
+    for nested in (True, False):
+        try:
+            leaves = file.find(Column((("v", None),)), nested=nested)
+        except Declined:  # a list or a map is not compared
+            continue
+        bounds = file.bounds(0, leaves)
+        assert (bounds.lo, bounds.hi) == ((3, 5) if known and not nested else (None, None))
+
+
+def test_a_field_of_a_struct_has_bounds() -> None:
+    """A key in a struct limits the search by them."""
+    disk = Disk()
+    disk.write("in", pa.table({"s": pa.array([{"x": 3}, {"x": 5}], ONE)}), 10)
+    file = ParquetFile(disk.source("in").open)
+    assert file.bounds(0, file.find(Column((("s", None), ("x", None))))) == Bounds(3, 5, 0)
 
 
 def sorted_table(count: int = 1000) -> pa.Table:
@@ -215,6 +291,61 @@ def test_what_is_read_does_not_grow_with_the_table() -> None:
 def test_a_budget_of_bytes_is_kept() -> None:
     with pytest.raises(Declined, match="bytes"):
         Files.of(sorted_table()).find([5], Budget(10))
+
+
+def test_a_column_that_takes_too_much_memory_is_declined() -> None:
+    """Texts of 2,000 bytes in a dictionary take a few bytes of the file each, and 2,000 in memory."""
+    rows, texts = 5_000, [letter * 2_000 for letter in "abcd"]
+    values = pa.DictionaryArray.from_arrays(pa.array(np.arange(rows) % 4, pa.int32()), texts)
+    table, disk = pa.table({"v": np.arange(rows) // 4, "t": values}), Disk()
+    for name in ("in", "out"):
+        disk.write(name, table, rows, store_schema=False)
+    assert len(disk.files["out"]) < 100_000
+    lost, written = Lost(disk.source("in"), np.array([3])), Written(disk.source("out"), np.zeros(0, np.int64))
+    with pytest.raises(Declined, match="memory"):
+        find([lost], [written], identity_of(table), {}, Budget(1 << 30, most_decoded=4 << 20))
+    budget = Budget(1 << 30, most_decoded=16 << 20)
+    assert find([lost], [written], identity_of(table), {}, budget)["out"].tolist() == [3]
+
+
+def test_columns_that_do_not_fit_together_are_read_one_by_one() -> None:
+    rows = 1_000
+    columns = {f"c{i}": np.full(rows, 1) for i in range(8)}
+    table, disk = pa.table({**columns, "last": np.arange(rows) // 500}), Disk()
+    for name in ("in", "out"):
+        disk.write(name, table, rows)
+    lost, written = (
+        Lost(disk.source("in"), np.array([600])),
+        Written(disk.source("out"), np.zeros(0, np.int64)),
+    )
+    budget = Budget(1 << 30, most_decoded=rows * 16)
+    assert find([lost], [written], identity_of(table), {}, budget)["out"].tolist() == [500]
+
+
+def test_threads_wait_until_what_others_decoded_is_released() -> None:
+    table, disk = sorted_table(10_000), Disk()
+    disk.write("in", table, 10_000)
+    outputs = [f"out{i}" for i in range(8)]
+    for number, name in enumerate(outputs):
+        disk.write(name, table.slice(1_250 * number, 1_250), 1_250)
+    written = [Written(disk.source(name), np.zeros(0, np.int64)) for name in outputs]
+    lost = Lost(disk.source("in"), np.arange(0, 10_000, 500))
+    budget = Budget(1 << 30, most_decoded=10_000 * 16)
+    found = find([lost], written, identity_of(table), {}, budget)
+    assert sum(map(len, found.values())) == 20
+
+
+def calls_to_locate(columns: int) -> int:
+    """Calls of functions that it takes to locate all columns of a file."""
+    disk, names = Disk(), [f"c{i}" for i in range(columns)]
+    disk.write("in", pa.table([[1]] * columns, names=names), 10)
+    file, profile = ParquetFile(disk.source("in").open), cProfile.Profile()
+    profile.runcall(lambda: [file.type_of(file.find(Column(((name, None),)))) for name in names])
+    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]  # of typeshed
+
+
+def test_columns_are_located_in_a_schema_that_is_walked_once() -> None:
+    assert calls_to_locate(400) <= 5 * calls_to_locate(100)
 
 
 def test_footers_are_read_once() -> None:

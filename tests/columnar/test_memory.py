@@ -21,7 +21,7 @@ from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
 from lakekeeper.columnar.inputs import Inputs
 from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.values import Declined
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
 
 MEMORY = 8 << 20
 RNG = np.random.default_rng(1)
@@ -63,12 +63,20 @@ def nested(folder: Path) -> None:
     pq.write_table(pa.table(data), folder / "0.parquet")
 
 
+def sparse_numbers(folder: Path) -> None:
+    """A few kilobytes of file that take 100 MB as arrays."""
+    rows = 400_000
+    empty = {f"c{i}": pa.nulls(rows, pa.int64()) for i in range(30)}
+    pq.write_table(pa.table({"k": np.arange(rows), **empty}), folder / "0.parquet", row_group_size=rows)
+
+
 CASES: dict[Callable[[Path], None], tuple[FileColumn, ...]] = {
     small_files: (KEY, TEXT),
     text_key: (TEXT,),
     long_texts_between_short_ones: (TEXT,),
     repeated_columns: (KEY, TEXT, FileColumn("t", "string")),
     nested: (KEY, FileColumn("in", "struct", children=(TEXT,))),
+    sparse_numbers: (KEY, *(FileColumn(f"c{i}", "int64") for i in range(30))),
 }
 RUN = """
 import sys
@@ -108,6 +116,27 @@ def test_rows_of_unknown_size_take_little_more_than_the_memory(
     by = [(task.columns[0].name, "ascending")]
     (first,) = found
     assert first.column(0).to_pylist() == before.sort_by(by).column(0).to_pylist()
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["some ids stored", "no ids stored"])
+def test_ids_of_rows_that_are_read_in_pieces_follow_from_their_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 200_000)
+    monkeypatch.setattr(merging, "SKEW", 1e9)
+    rows = 9_000
+    ids = pa.array([i if i % 7 == 0 else None for i in range(rows)], pa.int64())
+    data = {"k": np.arange(rows), **({"_row_id": ids} if stored else {})}
+    pq.write_table(pa.table(data), tmp_path / "0.parquet", row_group_size=5_000)
+    columns = (KEY, FileColumn("_row_id", "int64", replaces_null=ROW_ID))
+    plain = task_of(tmp_path, columns)
+    task = replace(plain, inputs=(replace(plain.inputs[0], first_row_id=100_000),))
+    opened = Inputs(task, LocalFiles(), 200_000 // 8)
+    assert sum(1 for _ in opened.tables(opened.groups())) > 2
+    opened.close()
+    (made,) = merge(task)
+    found = pq.ParquetFile(made.path).read().column("_row_id").to_pylist()
+    assert found == [i if stored and i % 7 == 0 else 100_000 + i for i in range(rows)]
 
 
 @pytest.mark.parametrize("files", [LocalFiles(), StoreFiles(pafs.LocalFileSystem())], ids=["disk", "store"])

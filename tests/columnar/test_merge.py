@@ -385,6 +385,53 @@ def test_an_unsupported_type_is_declined(tmp_path: Path) -> None:
         assert declined(task), (values.type, kind)
 
 
+BERLIN = pa.timestamp("us", "Europe/Berlin")
+TEXTS = ["", "a", "é", "a\0", "z" * 5_000, None, "\U0001f600"]
+BYTES = [b"", b"\xff", b"\x00", b"a\0", None, b"z" * 5_000]
+TIMES = [at(1900, 1, 3), at(2024, 10, 27, 0, 30), at(2024, 10, 27, 1, 30), None, at(9999, 12, 30)]
+
+
+@pytest.mark.sampled
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize("key", [(0,), (1,)], ids=["the key", "no key"])
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize(
+    "stored, kind, values",
+    [
+        (pa.large_string(), "string", TEXTS),
+        (pa.large_binary(), "binary", BYTES),
+        (BERLIN, "timestamp", TIMES),
+    ],
+    ids=["large text", "large bytes", "another zone"],
+)
+def test_what_only_the_arrow_schema_of_a_file_adds_changes_nothing(
+    tmp_path: Path, stored: pa.DataType, kind: str, values: list[Any], dictionary: bool, key: tuple[int, ...]
+) -> None:
+    """PyIceberg writes text with wide offsets, and Arrow keeps the zone: the stored bytes are those of Spark."""
+    values = [value for value in values for _ in range(200)]
+    columns = [FileColumn("c", kind), FileColumn("n", "int64")]
+    numbers = np.random.default_rng(1).permutation(len(values))
+    made = []
+    for name, type_ in (("theirs", stored), ("plain", arrow_type(kind))):
+        (tmp_path / name).mkdir()
+        table = pa.table({"c": pa.array(values, type_), "n": numbers})
+        task = plain_task(tmp_path / name, table, columns, use_dictionary=dictionary, row_group_size=500)
+        files = merge(replace(task, key=key))
+        schema = pq.ParquetFile(files[0].path).schema
+        made.append((rows_of(files), [(file.rows, file.stats) for file in files], schema))
+    theirs, plain = made
+    assert theirs[:2] == plain[:2]
+    assert theirs[2].equals(plain[2])
+
+
+@pytest.mark.parametrize(
+    "stored", [pa.dictionary(pa.int32(), pa.string()), pa.string_view()], ids=["dictionary", "view"]
+)
+def test_dictionaries_and_views_are_declined(tmp_path: Path, stored: pa.DataType) -> None:
+    table = pa.table({"c": pa.array(["a", "b"]).cast(stored)})
+    assert "stored as" in declined(plain_task(tmp_path, table, [FileColumn("c", "string")]))
+
+
 def test_narrower_types_and_missing_columns_are_read_as_spark_reads_them(tmp_path: Path) -> None:
     for values, kind, expected in [
         (pa.array([3, None], pa.int8()), "int64", 3),

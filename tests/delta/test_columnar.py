@@ -374,6 +374,20 @@ def test_unsupported_tables_are_merged_by_rows_with_a_reason(scene: Scene, name:
     assert refused["cause"] == cause
 
 
+@pytest.mark.parametrize("most, planned", [(4, True), (3, False)])
+def test_the_deleted_rows_of_all_files_together_are_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, most: int, planned: bool
+) -> None:
+    scene.run("CREATE TABLE {t} (k INT) USING delta TBLPROPERTIES ('delta.enableDeletionVectors'='true')")
+    for start in (0, 10):
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ id FROM range({start}, {start + 10})")
+    scene.run("DELETE FROM {t} WHERE k % 10 IN (2, 3)")
+    monkeypatch.setattr(columnar, "MOST_DELETED_ROWS", most)
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    assert isinstance(adapter.columnar.plan(task, "run-1"), FileMerge if planned else Reason)
+
+
 def test_a_curve_is_merged_by_rows(scene: Scene) -> None:
     scene.run(
         "CREATE TABLE {t} (k BIGINT, v BIGINT) USING delta",

@@ -125,3 +125,17 @@ def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, 
     race = _race(scene, case)
     race.won(most_gone=1.0)
     assert race.points == 0
+
+
+@pytest.mark.usefixtures("on_local_disk")
+def test_a_row_is_not_taken_for_another_by_a_struct_of_one_field(scene: Scene) -> None:
+    """Two rows agree in ``s``; only the bounds of the other one's row group include 1, as if ``s`` were a boolean."""
+    table(scene, VECTORS, "s STRUCT<x: BIGINT>, v BIGINT")
+    for number, first in enumerate((0, 3, 100, 200)):
+        values = f"named_struct('x', id), id % 4 * 10 + {number} FROM range({first}, {first + 4})"
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {values}")
+    race = Race.start(scene, None, target_rows=4)
+    assert len(race.rewrites[0].outputs) == 4
+    scene.run("DELETE FROM {t} WHERE v = 31")
+    race.won(most_gone=1.0)
+    assert race.points == 1

@@ -32,7 +32,7 @@ class Race:
 
     @classmethod
     def start(
-        cls, scene: Scene, columns: Sequence[str] = ("k",), where: str | None = None, **task: Any
+        cls, scene: Scene, columns: Sequence[str] | None = ("k",), where: str | None = None, **task: Any
     ) -> Race:
         adapter = scene.adapter()
         snapshot = adapter.snapshot(columns)

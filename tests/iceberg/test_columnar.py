@@ -15,6 +15,7 @@ from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.testing.values import text
+from lakekeeper_iceberg import columnar
 from lakekeeper_iceberg.native import Iceberg
 from tests import long_texts, nested
 from tests.iceberg.scene import Scene, delete_equal
@@ -287,6 +288,20 @@ def refused(scene: Scene) -> str:
     found = adapter.columnar.plan(task, "run-1")
     assert isinstance(found, Reason)
     return str(found["cause"])
+
+
+@pytest.mark.parametrize("most, planned", [(4, True), (3, False)])
+def test_the_deleted_rows_of_all_files_together_are_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, most: int, planned: bool
+) -> None:
+    scene.create("k BIGINT")
+    for start in (0, 10):
+        scene.run(f"INSERT INTO {{t}} SELECT id FROM range({start}, {start + 10}, 1, 1)")
+    scene.run("DELETE FROM {t} WHERE k % 10 IN (2, 3)")
+    monkeypatch.setattr(columnar, "MOST_DELETED_ROWS", most)
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    assert isinstance(adapter.columnar.plan(task, "run-1"), FileMerge if planned else Reason)
 
 
 def test_equality_deletes_are_left_to_spark(scene: Scene) -> None:

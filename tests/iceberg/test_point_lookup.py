@@ -112,6 +112,20 @@ def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, 
     assert _replayed(scene, case) == 0
 
 
+@pytest.mark.usefixtures("on_local_disk")
+def test_a_row_is_not_taken_for_another_by_a_struct_of_one_field(scene: Scene) -> None:
+    """Two rows agree in ``s``; only the bounds of the other one's row group include 1, as if ``s`` were a boolean."""
+    scene.create("s STRUCT<x: BIGINT>, v BIGINT", 2)
+    for number, first in enumerate((0, 3, 100, 200)):
+        values = f"named_struct('x', id), id % 4 * 10 + {number} FROM range({first}, {first + 4})"
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {values}")
+    race = Race.start(scene, None, target_rows=4)
+    assert len(race.made[0].outputs) == 4
+    delete_places(scene, "v = 31")
+    check(scene, race, 1)
+    assert race.points == 1
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_further_replay_and_its_commit_take_few_jvm_calls(scene: Scene, version: int) -> None:
     """A call takes between 0.1 ms and more than 1 ms, and all must end before the user's next statement does."""

@@ -14,6 +14,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Versions
+from lakekeeper.core.vacuum.stream_positions import SinkCommit
 from lakekeeper.core.vacuum.vacuum_plan import (
     NO_BACKLOG,
     Backlog,
@@ -91,6 +92,9 @@ class ScriptedStorage:
         return ""
 
     def foreign_tables(self, runs: Sequence[str] | None = None) -> Sequence[str]:
+        return ()
+
+    def sinks(self) -> Sequence[SinkCommit]:
         return ()
 
     def recognised(self, paths: Collection[str]) -> set[str]:

@@ -153,7 +153,12 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
     half = work.adapter.columnar if work.columnar else None
     if half is None:
         return _by_rows(work, task)
-    planned = retried(lambda: half.plan(task, work.writer), work.clock)
+    try:
+        planned = retried(lambda: half.plan(task, work.writer), work.clock)
+    except (OptionError, Unsupported):
+        raise
+    except Exception as error:  # nothing is written yet
+        planned = Reason.of(Code.MERGED_BY_ROWS, cause=reason(error))
     if isinstance(planned, Reason):
         return replace(_by_rows(work, task), by_rows=planned)
     _has_read(work, task)

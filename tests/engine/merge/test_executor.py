@@ -69,6 +69,25 @@ def test_files_of_columnar_workers_survive_an_answer_that_is_cut_off(monkeypatch
     assert scene.table.fingerprint() == before
 
 
+def test_a_columnar_plan_that_fails_is_merged_by_rows() -> None:
+    class Half:
+        def plan(self, *_: Any) -> MergeTask:
+            raise MemoryError("positions of deleted rows")
+
+    class Columnar(MemoryAdapter):
+        @property
+        def columnar(self) -> Any:
+            return Half()
+
+    scene = groups_apart(2)
+    scene.adapter = Columnar(scene.table)
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert [group.status for group in report.groups] == ["committed"] * 2
+    assert all("positions of deleted rows" in str(group.detail) for group in report.groups)
+    assert scene.table.fingerprint() == before
+
+
 @pytest.mark.parametrize(
     "change", [lambda part: part[1:], lambda part: [*part, part[0]]], ids=["lost", "doubled"]
 )
