@@ -28,7 +28,7 @@ _ARGUMENTS = (
 def test_an_argument_has_the_value_that_spark_reads(
     spark: SparkSession, confs: RuntimeConfig, escaped: str
 ) -> None:
-    """A text with a backslash was parsed twice, and a delete matched by another predicate."""
+    """Loss L91: a text with a backslash was parsed twice, and a delete matched by another predicate."""
     confs.set("spark.sql.parser.escapedStringLiterals", escaped)
     listed = ", ".join(f"p{number} => {text}" for number, text in enumerate(_ARGUMENTS))
     expected = spark.sql(f"SELECT {', '.join(_ARGUMENTS)}").first()
