@@ -164,9 +164,8 @@ class _Runs:
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
         self.service = Service(self._whole, settings.pause_seconds, early=self._early, over=self._over)
-        with (
-            ExitStack() as ending
-        ):  # the application of the heavy lane ends even if the rest of the start fails
+        # The application of the heavy lane ends even if the rest of the start fails.
+        with ExitStack() as ending:
             self._lane = ending.enter_context(heavy_lane(spark, settings))
             self._listening: Listening = listen(spark)
             self._listening.wrote = self._wrote

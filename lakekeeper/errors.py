@@ -27,7 +27,7 @@ from typing import Any
 from lakekeeper.redaction import HIDDEN, names_a_secret, redacted
 
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What reading a note raises whose text is not JSON, or JSON of another shape: ``[1]``, ``null``, ``1e999``."""
+"""What reading text raises that is not JSON, or JSON of another shape: ``[1]``, ``null``, ``1e999``."""
 
 _LONGEST_MESSAGE, _LONGEST_VALUE = 10_000, 500  # characters
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from lakekeeper.columnar.inputs import pack
+from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack
 from lakekeeper.core.model.file_merge import (
     ROW_ID,
     S3,
@@ -68,8 +68,6 @@ _OF_WRITERS = "parquet."  # Delta's own writer passes the properties of the tabl
 _CODECS = {"none": "none", "uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "gzip"}
 _ROW_GROUP = "parquet.block.size"
 ROW_GROUP_BYTES = 128 << 20
-MOST_DELETED_ROWS = 20_000_000
-"""Positions of deleted rows that travel with a task: they take 160 MB of the driver and of each worker."""
 _NAME = "part-00000-{id}.c000{codec}.parquet"
 _SPARK = "org.apache.spark.version"
 _LINEAGE = ("RowId", "RowCommitVersion")

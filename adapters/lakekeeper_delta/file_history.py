@@ -100,9 +100,8 @@ class Journal:
         """Whether the adds of a commit are needed."""
         return bool(self.gone or self.searched) or self.whole or version > self.memory
 
-    def drop(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
+    def drop(self, version: int, actions: Collection[Mapping[str, Any]]) -> None:
         """Apply the actions of a commit other than its adds. Raises ValueError, KeyError or TypeError."""
-        actions = list(actions)
         feeds = self._has_feed() and not any("cdc" in action for action in actions)
         for action in actions:
             if "remove" in action:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.planning.rebase import Winner
-from lakekeeper.errors import AdapterError, NotFound
+from lakekeeper.errors import MALFORMED, AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, vector_id
 from lakekeeper_delta.native import Log, State
@@ -157,7 +157,7 @@ class Commits:
             raise
         try:
             return parsed(version, text, self._canonical)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except MALFORMED as error:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r})"
             ) from error

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import MALFORMED, AdapterError
 from lakekeeper_delta import live_files
 from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.features import check
@@ -125,7 +125,7 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, searched: Colle
     ):
         try:
             at = _apply(log, disk, journal, version, text)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except MALFORMED as error:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r}); nothing was deleted"
             ) from error

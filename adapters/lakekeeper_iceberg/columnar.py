@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakekeeper.columnar.inputs import pack, unpack
+from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack, unpack
 from lakekeeper.core.model.file_merge import (
     ROW_ID,
     VERSION,
@@ -55,8 +55,6 @@ _CODECS = {"uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "
 _OF_WRITERS = ("write.parquet.", "write.location-provider.", "write.object-storage.enabled", "encryption.")
 _FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
 _NAME = "00000-0-{id}-00001.parquet"
-MOST_DELETED_ROWS = 20_000_000
-"""Positions of deleted rows that travel with a task: they take 160 MB of the driver and of each worker."""
 _SHADED = "org.apache.iceberg.shaded.org.apache.parquet.hadoop"
 _WITH_LINEAGE = 3  # the table format that has row ids
 _LINEAGE = (  # reserved field ids of the Iceberg spec

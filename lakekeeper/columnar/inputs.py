@@ -39,6 +39,10 @@ _MOST_PIECES = 8  # pieces that may be read ahead from a store
 AHEAD = 128 << 20  # decoded bytes of the row groups that are read ahead from a store
 
 
+MOST_DELETED_ROWS = 20_000_000
+"""Positions of deleted rows that travel with a task: they take 160 MB of the driver and of each worker."""
+
+
 def pack(positions: Longs) -> str:
     """Ascending positions as text."""
     steps = np.diff(positions, prepend=0).astype("<i8")

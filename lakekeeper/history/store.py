@@ -23,6 +23,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import GroupResult
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
+from lakekeeper.errors import MALFORMED
 from lakekeeper.history.database import transaction
 from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, epoch_ms, utc
 from lakekeeper.history.table_id import TableId
@@ -241,7 +242,7 @@ def _operation(
 def _task(text: str) -> Task | None:
     try:
         return Task.from_json(text)
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return None
 
 

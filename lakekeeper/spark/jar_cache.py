@@ -29,9 +29,8 @@ def reserved(settings: Mapping[str, str]) -> Iterator[None]:
     packages = [name for name in settings.get("spark.jars.packages", "").split(",") if name]
     with contextlib.ExitStack() as held:
         if packages:
-            with contextlib.suppress(
-                ImportError, OSError, RuntimeError
-            ):  # RuntimeError: a user without a home
+            # A user without a home has no cache: Path.home() raises RuntimeError.
+            with contextlib.suppress(ImportError, OSError, RuntimeError):
                 import fcntl
 
                 cache = Path(settings.get("spark.jars.ivy") or Path.home() / shim().jar_cache)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.keys import ClusterKey, key_text, parse_layout
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import MALFORMED, OptionError
 
 KEY_PROPERTY = "lakekeeper.cluster-by"
 FIELDS_PROPERTY = "_lakekeeper.cluster-by-fields"  # not an option: those start with "lakekeeper."
@@ -67,5 +67,5 @@ def _fields_for(text: str, beside: str) -> list[Any] | None:
     try:
         noted = json.loads(beside)
         return list(noted["fields"]) if noted["key"] == text else None
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return None

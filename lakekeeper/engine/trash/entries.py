@@ -116,9 +116,9 @@ class TrashFolder:
 
 
 def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> None:
-    """Write an entry to a free slot; if there is none, delete the entries whose retention has ended.
+    """Write an entry to a free slot. If no slot is free, delete the expired entries first.
 
-    Raises AdapterError if no slot is free then.
+    Raises AdapterError if no slot becomes free.
     """
     text = json.dumps(asdict(entry))
     if claim(adapter.notes, _slots(), text) is not None:
@@ -291,8 +291,9 @@ def empty(
 
 
 def _missed(storage: Storage, versions: Versions, sources: Sequence[str]) -> set[str]:
-    """Those of ``sources`` that a live version reads and that are not there: no format checks the files of a version
-    that a rollback, a branch or a tag makes live again.
+    """Those of ``sources`` that a live version reads and that are missing.
+
+    No format checks the files of a version that a rollback, a branch or a tag makes live again.
     """
     live = sorted(storage.live(versions, sources))
     return {path for path, info in zip(live, storage.look(live), strict=True) if info is None}

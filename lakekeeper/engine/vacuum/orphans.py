@@ -148,14 +148,15 @@ def orphans_of(
     ours = storage.recognised(listed.keys())
     candidates = {path for path in listed if path not in ours or listed[path].modified_ms <= last}
     unnamed = candidates - storage.named(versions, candidates) if candidates else set()
-    pending = _last_of_streams(storage, options, now_ms) - grace if unnamed & ours else last
+    found = {path: listed[path] for path in sorted(unnamed & ours)}
+    pending = _last_of_streams(storage, options, now_ms) - grace if found else last
     stays = {
-        path: _PENDING if listed[path].modified_ms > 0 else _AGELESS
-        for path in sorted(unnamed & ours)
-        if not 0 < listed[path].modified_ms <= pending
+        path: _PENDING if info.modified_ms > 0 else _AGELESS
+        for path, info in found.items()
+        if not 0 < info.modified_ms <= pending
     }
     return Unnamed(
-        infos={path: listed[path] for path in sorted(unnamed & ours) if path not in stays},
+        infos={path: info for path, info in found.items() if path not in stays},
         why=f"no version references it, and it is older than {grace // HOUR_MS} h",
         spared=stays,
         unrecognised=tuple(sorted(unnamed - ours)),
