@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, islice
 from typing import Any
 
@@ -71,6 +70,7 @@ class ParquetFile:
         self._dictionaries: list[str] = []
         self.footer: pq.FileMetaData = footer or self._file().metadata
         self._schema = self.footer.schema
+        self._index: _Index | None = None
         groups = (self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups))
         self.starts: Longs = np.cumsum([0, *groups], dtype=np.int64)
 
@@ -108,10 +108,13 @@ class ParquetFile:
         self.close()
         self._dictionaries = list(names)
 
-    @cached_property
+    @property
     def _fields(self) -> _Index:
         """Its columns by name, id and path, listed once: each call of PyArrow walks the whole schema."""
-        return _Index(self._schema)
+        # Not a cached_property: before Python 3.12 that holds a lock, and this class is pickled for the executors.
+        if self._index is None:
+            self._index = _Index(self._schema)
+        return self._index
 
     @property
     def groups(self) -> int:
