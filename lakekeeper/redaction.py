@@ -42,7 +42,7 @@ _LINE = re.compile(r"[^\r\n]*")
 _BRACED = re.compile(r"(?:[^}]|\}\})*")
 _OPTION_VALUE = re.compile(r"(?:[^\s&\"',;]|[;,](?![\w.\-]+=))*")
 _NEXT_ENTRY = re.compile(r",\s*[\w.\-]+\s*->|$", re.MULTILINE)
-_PROSE = re.compile(r"[A-Za-z][a-z'\-]*|\d{1,9}|\w+://.*", re.DOTALL)
+_PROSE = re.compile(r"[A-Za-z][a-z'\-]*|\d{1,9}|[a-z][a-z\d+.\-]*://.*", re.DOTALL)
 _TYPE = re.compile(r"(?:string|binary|boolean|(?:big|small|tiny)?int|long|float|double|date|timestamp\w*|decimal|"
                    r"array|map|struct|variant|void|char|varchar)\b")  # fmt: skip
 _OURS = re.compile(r"got (?:'\*\*\*'|nothing), expected ")  # a message of OptionError
