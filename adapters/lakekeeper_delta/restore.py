@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.model.block_changes import only_blocks, taken_from
+from lakekeeper.core.model.block_changes import differing, only_blocks
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
@@ -52,26 +52,20 @@ class DeltaRestores:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def before(self, version: int, where: str) -> Snapshot:
-        """The files that ``version`` changed, as of the version before, with the columns that the delete saw."""
+    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+        """The files that differ between ``version`` and the version before, with the columns that the delete saw."""
         log = self._log
         now = log.latest()
-        state = log.at(version - 1, now.table_uuid)
-        check(log.jvm, table_frame(log, state), where, steady=True)
-        after = read_blocks(log, log.at(version, now.table_uuid), None, [])
-        removed = taken_from(read_blocks(log, state, None, []), after)
-        _refuse_returned(log, removed, after, version, now)
-        return Snapshot(
-            table=log.name,
-            format="delta",
-            version=state.version,
-            table_uuid=state.table_uuid,
-            schema_id=state.schema_id,
-            key=None,
-            blocks=only_blocks(removed, matching(log, state, where)),
-            complete=False,
-            properties=state.properties,
+        states = [log.at(number, now.table_uuid) for number in (version - 1, version)]
+        check(log.jvm, table_frame(log, states[0]), where, steady=True)
+        before, after = (_seen(log, state) for state in states)
+        removed, added = differing(before, after)
+        _refuse_returned(log, removed.blocks, after.blocks, version, now)
+        first, second = (
+            replace(seen, blocks=only_blocks(seen.blocks, matching(log, state, where)))
+            for seen, state in zip((removed, added), states, strict=True)
         )
+        return first, second
 
     def copy(
         self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str
@@ -125,6 +119,20 @@ class DeltaRestores:
             tags, operation = commit_tags(log, now, run_id), log.shim.append_operation(log)
         version = attempt(log, transaction, now, actions, operation, tags, run_id)
         return Commit(version, run_id, (), tuple(copies.rows))
+
+
+def _seen(log: Log, state: State) -> Snapshot:
+    return Snapshot(
+        table=log.name,
+        format="delta",
+        version=state.version,
+        table_uuid=state.table_uuid,
+        schema_id=state.schema_id,
+        key=None,
+        blocks=read_blocks(log, state, None, []),
+        complete=False,
+        properties=state.properties,
+    )
 
 
 def _carried(log: Log, now: State, since: int, run_id: str, *, done: bool) -> int | None:

@@ -25,6 +25,7 @@ _DECIMAL = re.compile(r'"decimal\((\d+),')
 _DIGITS = 15
 """Digits of a decimal that a double keeps: some writers, delta-rs among them, record the bounds of one as a double."""
 
+_EXPRESSION_ID = re.compile(r"#\d+L?")
 _KEPT = 4  # results of predicates for each version
 
 
@@ -40,7 +41,7 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
             scan = _planned(log, table_frame(log, state).where(where))
             return None if scan is None else _paths(log, scan.files()) if scan else _NOTHING
         scan = _planned(log, _without_files(log, state).where(where))
-        return None if scan is None else _passing(log, parts, where, scan)
+        return None if scan is None else _passing(log, parts, scan)
     except Exception as error:
         chain = causes(error)
         text = (chain[0][1] if chain else str(error)).strip().splitlines()
@@ -72,7 +73,7 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
     if some is None:
         return frozenset()
     # A file in which no row can match is not covered: only the candidates are searched for rows that do not match.
-    candidates = _passing(log, parts, where, some)
+    candidates = _passing(log, parts, some)
     left = _selected(log, parts, [some, others]) if some and others else _NOTHING
     return frozenset(paths) & set(candidates.to_pylist()) - set(left.to_pylist())
 
@@ -83,13 +84,18 @@ def _is_exact(kind: str) -> bool:
     return kind in _EXACT if decimal is None else int(decimal[1]) <= _DIGITS
 
 
-def _passing(log: Log, parts: Parts, where: str, scan: Any) -> pa.Array:
-    """The files that a predicate may match, found once for a version."""
-    if where not in parts.found:
-        parts.found[where] = _selected(log, parts, [scan]) if scan else _NOTHING
+def _passing(log: Log, parts: Parts, scan: Any) -> pa.Array:
+    """The files that the filters of a scan may match, found once for a version."""
+    if not scan:
+        return _NOTHING
+    # The text of a filter does not suffice: it prints times in the zone of the session.
+    zone = str(log.jvm.session.conf().get("spark.sql.session.timeZone"))
+    filters = _EXPRESSION_ID.sub("", str(scan.allFilters().toSeq()))
+    if (zone, filters) not in parts.found:
+        parts.found[zone, filters] = _selected(log, parts, [scan])
         while len(parts.found) > _KEPT:
             parts.found.popitem(last=False)
-    return parts.found[where]
+    return parts.found[zone, filters]
 
 
 def _selected(log: Log, parts: Parts, scans: Sequence[Any]) -> pa.Array:

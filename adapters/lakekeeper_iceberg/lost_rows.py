@@ -60,7 +60,7 @@ class Scans:
         """Stage and scan tasks. Raises Unsupported if a table column has the name of an Iceberg metadata column."""
         group = stage(self.jvm, self.table, tasks)
         self.groups.append(group)
-        rows, own = self.jvm.with_metadata(self.jvm.staged_rows(group))
+        rows, own = self.jvm.with_metadata(self.jvm.staged_rows(group, self.table))
         missing = [n for n in (_FILE, _POSITION, _DELETED) if n not in rows.columns[own:]]
         if missing:
             raise Unsupported(self.name, f"a column named {missing[0]}", "Iceberg reserves that name")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.handles import GUAVA, BulkJvm
+from lakekeeper_iceberg.imported import may_misread_timestamps
 
 _ICEBERG = "org.apache.iceberg."
 _INDEX = _ICEBERG + "deletes.PositionDeleteIndex"
@@ -51,8 +52,8 @@ class Iceberg(BulkJvm):
         """Files written by (table, group id)."""
         return self.api.spark.FileRewriteCoordinator.get()
 
-    def staged_rows(self, group: str, *, split_bytes: int | None = None) -> Any:
-        """The rows of staged scan tasks, by their group id.
+    def staged_rows(self, group: str, table: Any, *, split_bytes: int | None = None) -> Any:
+        """The rows of staged scan tasks of a table, by their group id.
 
         Iceberg for Spark 4.1 knows a group by its id. Earlier ones would read the whole table without the option.
         """
@@ -60,6 +61,8 @@ class Iceberg(BulkJvm):
         reader = reader.option("scan-task-set-id", group)
         if split_bytes is not None:
             reader = reader.option("split-size", str(split_bytes))
+        if may_misread_timestamps(table):
+            reader = reader.option("vectorization-enabled", "false")
         with self.active():
             return reader.load(group)
 

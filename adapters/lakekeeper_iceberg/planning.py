@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from lakekeeper.spark.predicates import condition_of, referenced, unmatched
+from lakekeeper_iceberg.imported import may_misread_timestamps
 from lakekeeper_iceberg.native import Iceberg
 
 # Above this number of files, scan tasks of the whole table are cached only if the JVM has the memory.
@@ -24,6 +25,7 @@ FEW = 10_000  # scan tasks that are kept by themselves
 _PREDICATES = 4
 _EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _NOT_PROVEN = re.compile('"(float|double|struct)"')
+_TIMESTAMP = re.compile('"timestamp(_ntz)?"')
 NO_FORM = (ValueError, Py4JJavaError, PySparkException)
 """Exceptions raised for a predicate that Iceberg cannot express."""
 
@@ -153,11 +155,13 @@ def files_that_all_match(
     ``matched`` are tasks of the files that may hold a match, by location: then only these are looked at.
 
     Bounds leave out NaN, which is above every number, and the NULL counts of struct fields do not cover the struct, so
-    no file is returned for predicates on such columns.
+    no file is returned for predicates on such columns, nor on timestamps where their bounds may be wrong.
     """
     columns = jvm.frame_of(table.schema())
+    not_proven = (_NOT_PROVEN, *((_TIMESTAMP,) if may_misread_timestamps(table) else ()))
     try:
-        if any(_NOT_PROVEN.search(kind) for kind in referenced(jvm, columns, where).values()):
+        kinds = referenced(jvm, columns, where).values()
+        if any(pattern.search(kind) for kind in kinds for pattern in not_proven):
             return frozenset()
         others = expression(jvm, table.schema(), where, others=True)
         if matched is not None and int(table.specs().size()) == 1:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakekeeper.core.model.block_changes import taken_from
+from lakekeeper.core.model.block_changes import differing
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
@@ -57,8 +57,8 @@ class IcebergRestores:
     attempts: Callable[[str], Attempts]
     lock: Callable[[str], AbstractContextManager[Any]]
 
-    def before(self, version: int, where: str) -> Snapshot:
-        """The files that the snapshot ``version`` changed, as of its parent, with the schema that the delete used."""
+    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+        """The files that differ between the snapshot ``version`` and its parent, with the schema of the delete."""
         table = self.table()
         made = table.snapshot(version)
         parent = None if made is None else made.parentId()
@@ -70,8 +70,7 @@ class IcebergRestores:
             self.jvm.as_of(table, snapshot, int(made.schemaId())) for snapshot in (int(parent), version)
         )
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
-        then = self.seen(pinned, where)
-        return replace(then, blocks=taken_from(then.blocks, self.seen(after, where).blocks))
+        return differing(self.seen(pinned, where), self.seen(after, where))
 
     def _refuse_returned(self, metadata: Any, version: int, parent: int) -> None:
         """Raise Unsupported if a rollback has left ``version``, the delete: the rows that it removed are back.

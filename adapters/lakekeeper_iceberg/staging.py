@@ -89,7 +89,7 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
     try:
         # One task sorts a group without cuts in any case: use one split, so that the files are read in order.
         split_bytes = None if task.cuts else one_split(task.input_bytes)
-        return group, jvm.staged_rows(group, split_bytes=split_bytes)
+        return group, jvm.staged_rows(group, table, split_bytes=split_bytes)
     except BaseException:
         unstage(jvm, table, group)
         raise
@@ -135,7 +135,7 @@ def copy_live_rows(
     size = int(file.fileSizeInBytes())
     group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
     try:
-        rows = jvm.staged_rows(group, split_bytes=one_split(size)).coalesce(1)
+        rows = jvm.staged_rows(group, table, split_bytes=one_split(size)).coalesce(1)
         place = own_folder(home_of(jvm, table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)

@@ -207,11 +207,12 @@ class RowDeletes(Protocol[Rows]):
 class Restores(Protocol[Rows]):
     """Restores rows removed by one of our deletes: reads them from the version before it, writes them to new files."""
 
-    def before(self, version: int, where: str) -> Snapshot:
-        """The snapshot before the delete of ``version``: its blocks that may hold a match, and that the delete changed.
+    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+        """The snapshots before and after the delete of ``version``: their blocks that may match, and that it changed.
 
-        Blocks that were added while the delete ran have all of their rows, and are left out. The columns are those that
-        the delete saw. Raises NotFound if one of the two versions can no longer be read.
+        Of the first, those that the second lacks or has under other deletes; of the second, those that the first lacks
+        or has under others. The columns are those that the delete saw. Raises NotFound if one of the two versions can
+        no longer be read, and Unsupported if its rows are back already.
         """
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakekeeper.core.model.block_changes import taken_from
+from lakekeeper.core.model.block_changes import differing
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import Rejected, Unsupported
@@ -26,8 +26,8 @@ class MemoryRestores:
         self._adapter = adapter
         self._store = adapter.store
 
-    def before(self, version: int, where: str) -> Snapshot:
-        """The version before the given one, if all of its files exist: the files that the given one changed."""
+    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+        """The version before the given one, if all of its files exist, and that one: the files that it changed."""
         later = (self._store.version(number) for number in range(version + 1, self._store.current.number + 1))
         if any(each.operation == "RESTORE" for each in later):
             raise Unsupported(
@@ -36,8 +36,8 @@ class MemoryRestores:
                 "its rows may be in the table; nothing was written",
             )
         then = self._adapter.seen(self._store.readable(version - 1), where=where)
-        after = self._adapter.seen(self._store.version(version))
-        return replace(then, blocks=taken_from(then.blocks, after.blocks))
+        after = self._adapter.seen(self._store.version(version), where=where)
+        return differing(then, after)
 
     def copy(self, hits: Held[Parts] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:
         """The rows in new files, under ids of their own."""

@@ -124,7 +124,7 @@ def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) ->
     assert report.version_after is not None
     made = []
     for adapter in adapters:
-        then = adapter.restores.before(report.version_after, "day = 1")
+        then, _ = adapter.restores.around(report.version_after, "day = 1")
         whole = adapter.deletes.covered(then, "day = 1")
         made.append(adapter.restores.copy(None, whole, then, "run-1"))
     state = scene.log().latest()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lakekeeper.core.config.options import resolve
+from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.table_session import TableSession
+from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.testing.contents import contents
 from lakekeeper_delta import known_state, rewrite
 from lakekeeper_delta.known_state import add_files, all_files, parts_of
@@ -74,6 +77,25 @@ def test_the_files_of_each_version_are_those_that_delta_lists(filled: Scene) -> 
                 sure = adapter.deletes.covered(blocks, where)
                 assert covered - fresh <= sure <= covered, (step, where)
     assert len(bases) == 1
+
+
+def test_a_predicate_that_means_another_time_is_searched_again(scene: Scene) -> None:
+    """Loss L100: files were removed that matched in the session's earlier time zone, and hold no match now."""
+    scene.create("k INT, at TIMESTAMP", more="PARTITIONED BY (at)")
+    for hour in (0, 6, 12, 18):
+        scene.run(f"INSERT INTO {{t}} VALUES ({hour}, TIMESTAMP '2024-01-01 {hour:02}:00:00Z')")
+    adapter, where = scene.adapter(), "at < '2024-01-01 09:00:00'"
+    session = TableSession(adapter)
+    assert len(session.files(where).blocks) == 2
+    confs = scene.spark.conf
+    confs.set("spark.sql.session.timeZone", "Etc/GMT-8")
+    try:
+        [later] = session.files(where).blocks.path.to_pylist()
+        assert adapter.deletes.covered(session.snapshot(), where) == {later}
+        delete_rows(session, SparkRunner(scene.spark), where, resolve())
+    finally:
+        confs.set("spark.sql.session.timeZone", "UTC")
+    assert sorted(row.k for row in scene.spark.table(scene.sql).collect()) == [6, 12, 18]
 
 
 def test_commits_that_were_read_are_not_read_again(filled: Scene) -> None:

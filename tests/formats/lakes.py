@@ -46,7 +46,7 @@ class Lake:
         if self.iceberg:
             given |= {"format-version": self.kind[-1], "write.delete.mode": "merge-on-read"}
         else:
-            given |= {"delta.enableDeletionVectors": "true"}
+            given = {"delta.enableDeletionVectors": "true"} | given
         listed = ", ".join(f"'{k}'='{v}'" for k, v in given.items())
         by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
         provider = "iceberg" if self.iceberg else "delta"

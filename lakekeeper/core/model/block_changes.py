@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.model.blocks import BlockSet, Bools
+from lakekeeper.core.model.blocks import BlockSet, Bools, Snapshot
 from lakekeeper.core.units import Ints
 
 _CODES = {"partition": "partitions", "key_id": "key_ids", "curve_id": "curve_ids"}
@@ -35,11 +35,16 @@ def only_blocks(blocks: BlockSet, paths: pa.Array | Collection[str] | None) -> B
     return blocks.take(np.asarray(hit.to_numpy(zero_copy_only=False), np.bool_))
 
 
-def taken_from(before: BlockSet, after: BlockSet) -> BlockSet:
-    """The blocks of ``before`` that ``after`` lacks, or has under other deletes: those whose rows a delete removed."""
-    then = after.delete_id.take(pc.index_in(before.path, value_set=after.path))
-    stayed = pc.fill_null(pc.equal(before.delete_id, then), False)
-    return before.take(np.asarray(pc.invert(stayed).to_numpy(zero_copy_only=False), np.bool_))
+def differing(before: Snapshot, after: Snapshot) -> tuple[Snapshot, Snapshot]:
+    """Both snapshots with only those blocks that the other one lacks, or has under other deletes."""
+    first, second = _lacking(before.blocks, after.blocks), _lacking(after.blocks, before.blocks)
+    return replace(before, blocks=first), replace(after, blocks=second)
+
+
+def _lacking(blocks: BlockSet, others: BlockSet) -> BlockSet:
+    same = others.delete_id.take(pc.index_in(blocks.path, value_set=others.path))
+    stayed = pc.fill_null(pc.equal(blocks.delete_id, same), False)
+    return blocks.take(np.asarray(pc.invert(stayed).to_numpy(zero_copy_only=False), np.bool_))
 
 
 def with_deletes(

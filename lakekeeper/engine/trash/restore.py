@@ -27,9 +27,10 @@ from lakekeeper.engine.retries import NOT_COMMITTED, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
+from lakekeeper.engine.trash.dropped_rows import dropped_rows, other_rows
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown, Unsupported
+from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -260,41 +261,26 @@ class _Restore:
     def _copies(self) -> Prepared:
         """The dropped rows, in files that no version names yet."""
         entry, adapter = self.entry, self.adapter
-        then = adapter.restores.before(entry.dropped, entry.where)
-        paths: Sequence[str] = then.blocks.path.to_pylist()
-        whole = adapter.deletes.covered(then, entry.where, paths)
-        rest = [path for path in paths if path not in whole]
-        hits = self._found(then, rest) if rest else None
-        copies = adapter.restores.copy(hits, whole, then, self.writer)
+        found = dropped_rows(adapter, entry, self._search)
+        copies = adapter.restores.copy(found.hits, found.whole, found.then, self.writer)
         self.made.append(copies)
-        dropped = only_blocks(then.blocks, whole)
-        expected = int(dropped.least_live_rows.sum()) + sum(hits.per_file.values() if hits else ())
+        dropped = only_blocks(found.then.blocks, found.whole)
+        matched = sum(found.hits.per_file.values()) if found.hits else 0
+        expected = int(dropped.least_live_rows.sum()) + matched
         read, exact = sum(copies.rows.values()), bool((dropped.live_rows >= 0).all())
         if read < expected or (read != expected and exact):
             raise AdapterError(
                 f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
                 "read to be restored; nothing was committed"
             )
-        if exact:
-            self._require_as_dropped(read)
+        # A drop that died has no number: it removed some rows, else it would have left no entry.
+        if exact and read != (entry.rows or max(read, 1)):
+            removed = f"{entry.rows:,}" if entry.rows else "some"
+            raise other_rows(adapter, entry, f"{read:,} match, and it removed {removed}")
         return copies
 
-    def _require_as_dropped(self, read: int) -> None:
-        """Raise Unsupported if other rows match now than those that the drop removed, by their number."""
-        entry = self.entry
-        # A session of another time zone reads other rows into the same text. A drop that died has no number: it
-        # removed some rows, else it would have left no entry.
-        if read != (entry.rows or max(read, 1)):
-            raise Unsupported(
-                self.adapter.table,
-                f"a restore of {read:,} rows of a drop that removed {f'{entry.rows:,}' if entry.rows else 'some'}",
-                f"'{entry.where}' matches other rows now than the drop removed, so nothing was committed, and the "
-                f"entry '{entry.name}' is kept. Restore it in a session with the time zone of the drop, or read the "
-                f"dropped rows from version {entry.version}",
-            )
-
-    def _found(self, then: Snapshot, paths: Sequence[str]) -> Held[Any]:
-        found = self.adapter.deletes.find(then, self.entry.where, paths)
+    def _search(self, seen: Snapshot, paths: Sequence[str]) -> Held[Any]:
+        found = self.adapter.deletes.find(seen, self.entry.where, paths)
         self.found.append(found)
         held = self.runner.hold(found)
         self.held.append(held)

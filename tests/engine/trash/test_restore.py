@@ -26,12 +26,10 @@ from lakekeeper.errors import (
     Unsupported,
 )
 from lakekeeper.spi import Commit
-from lakekeeper.testing import deletes, memory
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.runner import MemoryRunner
-from lakekeeper.testing.values import fingerprint
 from tests.engine.scene import Scene
 from tests.engine.trash.partitions import (
     DAY,
@@ -289,58 +287,6 @@ def test_the_history_that_would_show_an_earlier_restore_is_gone(scene: Scene) ->
     with pytest.raises(Rejected, match="expired"):
         back(scene)
     assert scene.table.current.number == version
-
-
-@pytest.mark.parametrize("now", ["k < 11", "k < 20"])
-def test_a_predicate_that_matches_other_rows_than_it_did_is_refused(
-    monkeypatch: pytest.MonkeyPatch, now: str
-) -> None:
-    """As ``ts < '2024-01-01'`` does in a session of another time zone."""
-    scene = two_days()
-    drop(scene, "k < 12")
-    after = rows(scene)
-    for module in (deletes, memory):
-        parse = module.parse
-        monkeypatch.setattr(module, "parse", lambda _, known, parse=parse: parse(now, known))
-    with pytest.raises(Unsupported, match=r"rows of a drop that removed 2"):
-        back(scene)
-    assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
-
-
-@pytest.mark.parametrize("counted", [True, False], ids=["counted", "the drop died after its commit"])
-@pytest.mark.parametrize("row_deletes", [True, False], ids=["masks", "copies"])
-def test_rows_that_were_added_while_the_drop_searched_are_not_doubled(
-    counted: bool, row_deletes: bool
-) -> None:
-    """Loss L81: they are in the version before the drop too, but it did not remove them."""
-    scene = two_days(Settings(serializable=False, row_deletes=row_deletes))
-    scene.table.append([{"day": 1, "k": 13}, {"day": 2, "k": 19}])
-    before, late = scene.table.rows(), {"day": 1, "k": 12}
-    add, die = once_at("before_commit", lambda: scene.table.append([late])), once_at("committed", crash)
-
-    def observe(phase: str, facts: Mapping[str, Any]) -> None:
-        add(phase, facts)
-        if not counted:
-            die(phase, facts)
-
-    with suppress(Crash):
-        drop(scene, "k < 15", observer=observe)
-    assert back(scene).rows == 4
-    assert rows(scene) == fingerprint([*before, late])
-
-
-def test_a_predicate_that_matches_no_row_any_more_restores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though the drop died before it recorded the number of its rows."""
-    scene = two_days()
-    with suppress(Crash):
-        drop(scene, "k < 12", observer=once_at("committed", crash))
-    after = rows(scene)
-    for module in (deletes, memory):
-        parse = module.parse
-        monkeypatch.setattr(module, "parse", lambda _, known, parse=parse: parse("k < 10", known))
-    with pytest.raises(Unsupported, match="a restore of 0 rows of a drop that removed some"):
-        back(scene)
-    assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
 
 
 @pytest.mark.parametrize("error", [NotSent("503"), Rejected("429")], ids=["not sent", "refused"])
