@@ -27,7 +27,7 @@ from lakekeeper.errors import (
 )
 from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg import nessie
-from lakekeeper_iceberg.changes import RUN_ID
+from lakekeeper_iceberg.changes import RUN_ID, winners_after
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.native import Iceberg
 
@@ -145,28 +145,47 @@ def _line(base: Any, since: int) -> list[Any] | None:
     return None
 
 
-def drop_deletes(
-    jvm: Iceberg,
-    table: Any,
-    name: str,
-    version: int,
-    deletes: Sequence[Any],
-    run_id: str,
-    attempts: Attempts,
+@dataclass(frozen=True, slots=True)
+class DeleteChange:
+    """Delete files to remove and to add, which leave every row as it is.
+
+    version     the snapshot that was looked at
+    form        the format version that the added files were written for
+    removed     DeleteFiles that apply to no data file, or whose rows are in the added ones
+    added       DeleteFiles with their data sequence numbers
+    """
+
+    version: int
+    form: int
+    removed: Sequence[Any]
+    added: Sequence[tuple[Any, int]] = ()
+
+
+def change_deletes(
+    jvm: Iceberg, table: Any, name: str, change: DeleteChange, run_id: str, attempts: Attempts
 ) -> Swapped:
-    """Remove delete files that apply to no data file in the snapshot ``version``; raises like :func:`change_rows`.
+    """Commit in one attempt; raises like :func:`change_rows`, and Conflict if the change may no longer be right.
 
     Data files added since have higher sequence numbers, so older deletes do not apply to them. Only the outputs of a
-    rewrite may have lower ones: if a rewrite was committed since, Conflict is raised.
+    rewrite may have lower ones, and a rollback may bring back data files. A position delete that was added since
+    applies beside the added ones; but of deletion vectors, a data file may have one only.
     """
 
     def update(transaction: Any, base: Any) -> Any:
-        line = _line(base, version)
-        if line is None or any(str(snapshot.operation()) == "replace" for snapshot in line):
+        commits, met = winners_after(base, base.currentSnapshot(), {change.version})
+        if met != change.version or any(c.winner.operation == "replace" for c in commits):
             raise Conflict(f"{name}: the table was rewritten or rolled back while the commit was prepared")
-        rewrite = transaction.newRewrite().validateFromSnapshot(version)
-        for file in deletes:
+        if change.added and int(base.formatVersion()) != change.form:
+            raise Conflict(
+                f"{name}: the table has format version {base.formatVersion()} now, not {change.form}"
+            )
+        if change.added and change.form > 2 and not all(c.quiet for c in commits):
+            raise Conflict(f"{name}: rows were deleted while the commit was prepared")
+        rewrite = transaction.newRewrite().validateFromSnapshot(change.version)
+        for file in change.removed:
             rewrite = rewrite.deleteFile(file)
+        for file, seq in change.added:
+            rewrite = rewrite.addFile(file, seq)
         return rewrite.set(RUN_ID, run_id)
 
     base, made = _prepared(table, name, update, attempts)

@@ -1,7 +1,7 @@
-"""Maintenance of delete files: merges small position delete files and removes dangling deletes.
+"""Maintenance of delete files: merges small position delete files and removes dangling deletes, in one commit.
 
-    many small position deletes (v2) ─► Iceberg's rewritePositionDeletes ─► its own snapshot
-    dangling deletes of all kinds    ─► one commit of ours, with our run id
+    listing ─┬─ dangling deletes of all kinds ─────────────────────────────────┬─► one commit, with our run id
+             └─ crowds of position deletes ─► read, written as fewer, or better ─┘
 
 A dangling delete stays dangling: data files added later have higher sequence numbers. The exception are outputs of a
 rewrite, which keep the sequence number of their inputs; while an input is live, the deletes that apply to it are kept.
@@ -9,60 +9,89 @@ rewrite, which keep the sequence number of their inputs; while an input is live,
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lakekeeper.errors import Conflict, LostRace, Rejected, Unknown, reason
-from lakekeeper.spark.jvm import causes
+import pyarrow.compute as pc
+
+from lakekeeper.errors import Conflict, LostRace, Rejected
 from lakekeeper.spi import Tidied
-from lakekeeper_iceberg.commit import Swapped, drop_deletes, is_lost_race
+from lakekeeper_iceberg.changes import RUN_ID
+from lakekeeper_iceberg.commit import DeleteChange, Swapped, change_deletes, preparing
 from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.delete_crowds import crowded
+from lakekeeper_iceberg.delete_merge import Merge, merged
 from lakekeeper_iceberg.deletes import EQUALITY, MATCHED, target_of
 from lakekeeper_iceberg.listing import Listing, list_files
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.position_deletes import format_version
+from lakekeeper_iceberg.staging import delete_own
 
-_CROWD = (
-    5  # position delete files of one partition that trigger a merge: Iceberg's default of `min-input-files`
-)
-_SMALL_BYTES = 48 << 20  # Iceberg's limit for a small delete file
 _NEVER = 2**63
 _SWAPS = 5  # attempts of one commit before the table is listed again
 
 Place = tuple[int, str]
 
 
-def tidy(jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts) -> Tidied:
-    """See ``spi.RowDeletes.tidy``: up to two commits, one by Iceberg's action and one of ours."""
-    table.refresh()
-    merged = Tidied()
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A change of delete files, and the paths of the files that were written for it."""
+
+    change: DeleteChange
+    written: tuple[str, ...]
+
+
+def tidy(
+    jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts, lock: AbstractContextManager[Any]
+) -> Tidied:
+    """See ``spi.RowDeletes.tidy``. All is written before the commit lock is taken."""
+    with preparing(name):
+        table.refresh()
+        plan = _planned(jvm, jvm.pinned(table), attempts.run)
+    if plan is None:
+        return Tidied()
+    try:
+        with lock:
+            done = _landed(partial(change_deletes, jvm, table, name, plan.change, run_id, attempts))
+    except (Conflict, Rejected):
+        _discard(jvm, table, plan.written, run_id)
+        raise
+    return Tidied(done.version, done.removed_delete_files, len(plan.change.added))
+
+
+def _planned(jvm: Iceberg, table: Any, run: str) -> _Plan | None:
+    """The change of a pinned table; None if there is nothing to do."""
     snapshot = table.currentSnapshot()
     if snapshot is None or str(snapshot.summary().get("total-delete-files") or "") == "0":
-        return merged
-    files = list_files(jvm, jvm.pinned(table))
-    properties = jvm.text_map(table.properties())
-    if not jvm.over_http(table) and _crowded(files, properties.get("write.delete.granularity", "file")):
-        merged = _merge(jvm, table, name)
-        table.refresh()
-        files = list_files(jvm, jvm.pinned(table))
-    pinned = jvm.pinned(table)
-    gone = dangling_deletes(
-        files, frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())
-    )
-    if not gone:
-        return merged
-    version = int(pinned.currentSnapshot().snapshotId())
-    java = jvm.delete_files(pinned, pinned.currentSnapshot(), {path for path, _ in gone})
-    chosen = [d for d in java if (str(d.location()), _offset(d)) in gone]
-    done = _dropped(partial(drop_deletes, jvm, table, name, version, chosen, run_id, attempts))
-    removed = merged.removed_delete_files + done.removed_delete_files
-    return Tidied(done.version, removed, merged.added_delete_files)
+        return None
+    files = list_files(jvm, table)
+    bare = frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())
+    gone = dangling_deletes(files, bare)
+    granularity = jvm.text_map(table.properties()).get("write.delete.granularity", "file").lower()
+    form = format_version(table)
+    chosen = {d["path"]: d["seq"] for d in crowded(files, {path for path, _ in gone}, granularity, form)}
+    if not gone and not chosen:
+        return None
+    java = jvm.delete_files(table, snapshot, {path for path, _ in gone} | chosen.keys())
+    removed = [d for d in java if (str(d.location()), _offset(d)) in gone]
+    merge = Merge()
+    if chosen:
+        deletes = {path: (d, chosen[path]) for d in java if (path := str(d.location())) in chosen}
+        twice = pc.value_counts(files.data["path"])
+        doubled = {each["values"] for each in twice.to_pylist() if each["counts"] > 1}
+        merge = merged(jvm, table, deletes, doubled, run, by_partition=granularity == "partition")
+        removed += [d for path, (d, _) in deletes.items() if path in merge.replaced]
+    if not removed:
+        return None
+    version = int(snapshot.snapshotId())
+    return _Plan(DeleteChange(version, form, removed, merge.added), merge.written)
 
 
-def _dropped(commit: Callable[[], Swapped]) -> Swapped:
+def _landed(commit: Callable[[], Swapped]) -> Swapped:
     """Run the commit; retry it unchanged after a lost race. Raises what the last attempt raises."""
     for _ in range(_SWAPS - 1):
         with suppress(LostRace):
@@ -70,40 +99,14 @@ def _dropped(commit: Callable[[], Swapped]) -> Swapped:
     return commit()
 
 
-def _merge(jvm: Iceberg, table: Any, name: str) -> Tidied:
-    """Iceberg's rewrite of position delete files, which also drops positions in removed data files."""
-    action = jvm.static("org.apache.iceberg.spark.actions.SparkActions", "get")(jvm.session)
-    try:
-        done = action.rewritePositionDeletes(table).option("min-input-files", "2").execute()
-    except Exception as error:
-        text = f"{name}: {reason(error)}"
-        if is_lost_race(error):
-            raise Conflict(text) from error
-        if any(kind.endswith("CommitStateUnknownException") for kind, _ in causes(error)):
-            raise Unknown(text) from error
-        raise Rejected(text) from error
-    removed, added = int(done.rewrittenDeleteFilesCount()), int(done.addedDeleteFilesCount())
-    table.refresh()
-    return Tidied(int(table.currentSnapshot().snapshotId()), removed, added) if removed else Tidied()
-
-
-def _crowded(files: Listing, granularity: str) -> bool:
-    """Whether a merge would leave fewer delete files, and a second merge would have nothing to do.
-
-    File granularity leaves one delete file per data file; partition granularity leaves one or a few of full size.
-    """
-    by_target: Counter[str] = Counter()
-    by_place: Counter[Place] = Counter()
-    for d in files.deletes.to_pylist():
-        if d["content"] == EQUALITY or d["dv_offset"] is not None or d["bytes"] >= _SMALL_BYTES:
-            continue
-        target = target_of(d)
-        if target is not None:
-            by_target[target] += 1
-        if target is None or granularity == "partition":
-            by_place[d["spec"], d["partition"]] += 1
-    doubled = granularity != "partition" and any(n > 1 for n in by_target.values())
-    return doubled or any(n >= _CROWD for n in by_place.values())
+def _discard(jvm: Iceberg, table: Any, written: Sequence[str], run_id: str) -> None:
+    """Delete the files of a commit that failed, unless an earlier attempt of it landed after it was reported lost."""
+    if written:
+        with suppress(Exception):  # left to a vacuum, which finds the folder of the run
+            table.refresh()
+            summaries = jvm.maps(table.snapshots(), "org.apache.iceberg.Snapshot", "summary")
+            if all(summary.get(RUN_ID) != run_id for summary in summaries):
+                delete_own(jvm, table, written)
 
 
 @dataclass(slots=True)

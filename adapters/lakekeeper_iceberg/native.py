@@ -392,6 +392,14 @@ class Iceberg(BulkJvm):
         """A PositionDeleteIndex of the position deletes of one data file; it keeps a reference to ``deletes``."""
         return loader.loadPositionDeletes(self.array_list(deletes), location)
 
+    def positions_by_file(self, loader: Any, delete: Any) -> Any:
+        """All of a position delete file: a Java map from data file to PositionDeleteIndex.
+
+        The public call reads the file once for each data file.
+        """
+        kind = (_ICEBERG + "DeleteFile", delete)
+        return self.hidden_call(loader, _ICEBERG + "data.BaseDeleteLoader", "readPosDeletes", kind)
+
     def lookup(self, values: Mapping[str, Any]) -> Any:
         """A java.util.function.Function that looks up its argument; null for an unknown one."""
         known = self.view.java.util.HashMap()

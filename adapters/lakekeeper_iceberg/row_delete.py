@@ -120,7 +120,7 @@ class Preparation:
         by_partition = form == 2 and granularity == "partition"
         made = write_masks(self.jvm, self.table, masks, self.run, by_partition=by_partition)
         if by_partition:
-            of = _by_data_file(self.jvm, self.table, masks, made)
+            of = by_data_file(self.jvm, self.table, masks, made)
             return {m.path: _Gone(m.file, of[m.path]) for m in masks}
         found = dict(zip((m.path for m in masks), in_order(self.jvm, masks, made), strict=True))
         return {m.path: _Gone(m.file, found[m.path], tuple(self._alone(m.known))) for m in masks}
@@ -167,7 +167,7 @@ def in_order(jvm: Iceberg, masks: Sequence[Mask], made: Masked) -> list[Any]:
     return [named[m.path] for m in masks]
 
 
-def _by_data_file(jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked) -> dict[str, Any]:
+def by_data_file(jvm: Iceberg, table: Any, masks: Sequence[Mask], made: Masked) -> dict[str, Any]:
     """Data file → the delete file of its partition."""
     wrapper = jvm.api.util.StructLikeWrapper
     known: dict[int, Any] = {}

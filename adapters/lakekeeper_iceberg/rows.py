@@ -127,9 +127,9 @@ class IcebergRows:
         )
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        with self.lock(snapshot.table_uuid):
-            attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
-            return delete_files.tidy(self.jvm, self.table(), self.name, run_id, attempts)
+        attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
+        lock = self.lock(snapshot.table_uuid)
+        return delete_files.tidy(self.jvm, self.table(), self.name, run_id, attempts, lock)
 
     def table_at(self, snapshot: Snapshot) -> Any:
         """The table at a snapshot, with the schema of that read. Raises NotFound if the snapshot has expired."""

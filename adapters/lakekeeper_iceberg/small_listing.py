@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.core.model.keys import arrow_type
 from lakekeeper_iceberg.native import Iceberg
@@ -113,9 +114,7 @@ def list_manifests(
         deletes = _read(jvm, table, [m for m in few if m.deletes], parts, requested, deletes=True)
     except _Unlike:
         return None
-    return data.append_column("snapshot_id", _added(data, added)), deletes.append_column(
-        "snapshot_id", _added(deletes, added)
-    )
+    return _with_snapshots(data, added), _with_snapshots(deletes, added)
 
 
 def checksum(path: str) -> int:
@@ -167,9 +166,13 @@ def _snapshots(jvm: Iceberg, metadata: Any) -> dict[int, int]:
     return {int(number): int(snapshot) for number, snapshot in pairs}
 
 
-def _added(files: pa.Table, snapshots: dict[int, int]) -> pa.Array:
-    """The snapshot that added each file; null if it has expired."""
-    return pa.array([snapshots.get(number) for number in files["file_seq"].to_pylist()], pa.int64())
+def _with_snapshots(files: pa.Table, snapshots: dict[int, int]) -> pa.Table:
+    """With the snapshot that added each file: null if it has expired. An unknown sequence number becomes 0."""
+    added = pa.array([snapshots.get(number) for number in files["file_seq"].to_pylist()], pa.int64())
+    for name in ("seq", "file_seq"):
+        at = files.column_names.index(name)
+        files = files.set_column(at, name, pc.fill_null(files[name], 0))
+    return files.append_column("snapshot_id", added)
 
 
 def _read(

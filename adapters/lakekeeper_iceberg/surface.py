@@ -32,7 +32,7 @@ org.apache.iceberg.TableMetadata$Builder: setPartitionStatistics/1 setStatistics
 org.apache.iceberg.TableOperations: commit/2 current/0 refresh/0
 org.apache.iceberg.data.GenericFileWriterFactory: builderFor/1
 org.apache.iceberg.SnapshotChanges: builderFor/1
-org.apache.iceberg.data.BaseDeleteLoader: new/1 new/2
+org.apache.iceberg.data.BaseDeleteLoader: new/1 new/2 readPosDeletes/1
 org.apache.iceberg.deletes.BaseDVFileWriter: new/2 close/0 result/0
 org.apache.iceberg.deletes.Deletes: toPositionIndex/1
 org.apache.iceberg.deletes.PositionDelete: create/0

@@ -24,6 +24,7 @@ from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import dangling, fill, three_files
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
 from tests.iceberg.swaps import tampered
+from tests.iceberg.tidying import tidy
 from tests.observers import once_at
 from tests.rewrites import recluster
 
@@ -319,23 +320,6 @@ def test_positions_are_right_if_row_groups_are_skipped(scene: Scene) -> None:
     check(scene, "k BETWEEN 4321 AND 4330")
     check(scene, "k > 4990 AND v IS NOT NULL")
     assert scene.spark.table(scene.sql).count() == 5000 - 10 - 9
-
-
-def tidy(scene: Scene) -> Tidied:
-    """Tidy; no reader of any version sees a change, and a second call finds nothing to do."""
-    before, rows = scene.every_version(), scene.spark_rows()
-    adapter = scene.adapter()
-    done = adapter.deletes.tidy(adapter.snapshot(), "run-0")
-    after = scene.every_version()
-    assert {v: after[v] for v in before} == before
-    assert scene.spark_rows() == scene.log_rows() == rows
-    adapter = scene.adapter()
-    versions = scene.versions()
-    assert adapter.deletes.tidy(adapter.snapshot(), "again-1") == Tidied()
-    assert scene.versions() == versions
-    assert done.version == (None if versions == list(before) else versions[-1])
-    assert scene.leftovers() == scene.metadata_leftovers() == set()
-    return done
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

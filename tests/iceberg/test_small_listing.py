@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from lakekeeper_iceberg import listing, small_listing
+from lakekeeper_iceberg.delete_files import dangling_deletes
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.scene import Scene
 
@@ -99,6 +102,23 @@ def test_after_a_rewrite_of_manifests_and_an_expiry(scene: Scene) -> None:
     assert sorted(before.path.to_pylist()) == sorted(after.path.to_pylist())
     assert (before.added_at > 0).all()
     assert (after.added_at == 0).all()
+
+
+def test_unknown_sequence_numbers_are_0(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Spark's listing: old manifests do not record when a file was added, and no delete file could be tidied."""
+    filled(scene, 2, delete="k % 10 = 3")
+    real = Iceberg.records_by
+
+    def old(jvm: Iceberg, *given: Any) -> list[list[str]]:
+        rows = real(jvm, *given)
+        of_files = {"DATA", "POSITION_DELETES"}
+        return [[*row[:2], "", *row[3:]] if row[0] in of_files else row for row in rows]
+
+    monkeypatch.setattr(Iceberg, "records_by", old)
+    found, _ = both(scene, [])
+    assert found is not None
+    assert set(found[0]["file_seq"].to_pylist()) == {0}
+    assert dangling_deletes(listing.Listing(*found), frozenset({0})) == set()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@
                                                 └─ Unknown  ─► look for our run id
 
 Tidying removes delete files that no longer apply to any row and merges small ones. It is a commit of its own and
-changes no row. If it fails after the rewrites were committed, these remain valid, so the report gives the reason; if
-nothing was committed before it, the error is raised.
+changes no row. An error before it was sent, or a refusal, is tried again. If the tidying fails after the rewrites were
+committed, whatever the error, these remain valid, so the report gives the reason; if nothing was committed before it,
+the error is raised.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.engine.retries import retried
+from lakekeeper.engine.retries import retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.errors import Conflict, LakekeeperError, Unknown
+from lakekeeper.errors import Conflict, LakekeeperError, Unknown, reason
 from lakekeeper.spi import Adapter, Observer, Runner, Tidied
 
 
@@ -62,12 +63,11 @@ def merge_deletes(
         report = _with(report, tidied, run_id)
     except Halted as halted:
         raise halted.cause from None
-    except LakekeeperError as error:
+    except Exception as error:
         if not report.changed:
             raise
-        report = replace(
-            report, ended=report.ended.plus(Reason.of(Code.DELETE_FILES_NOT_MERGED, error=str(error)))
-        )
+        text = str(error) if isinstance(error, LakekeeperError) else reason(error)
+        report = replace(report, ended=report.ended.plus(Reason.of(Code.DELETE_FILES_NOT_MERGED, error=text)))
     return replace(
         report,
         conflicts=report.conflicts + tidying.loop.lost,
@@ -119,7 +119,9 @@ class _Tidying:
 
         def attempt() -> Tidied:
             self.events.emit("before_commit", attempt=self.loop.lost, rewrites=0)
-            registration.require()
+            return sent(send, self.adapter.table, self.clock, registration.require)
+
+        def send() -> Tidied:
             return self.adapter.deletes.tidy(snapshot, self.run_id)
 
         def after(lost: Conflict) -> Tidied | Retry:

@@ -15,8 +15,8 @@ from lakekeeper.core.planning.policies.deletes import DELETES, Deletes
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
-from lakekeeper.spi import Observer
+from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown
+from lakekeeper.spi import Observer, Tidied
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.versions import Version
@@ -236,14 +236,49 @@ def test_reads_that_fail_after_a_lost_race_leave_the_outcome_unknown(monkeypatch
 def test_a_cleanup_that_fails_costs_no_rewrite(fault: Any, kind: type[Exception]) -> None:
     scene = half_empty()
     scene.table.leave_dangling()
-    scene.adapter.faults.outcomes.extend([None, fault])  # type: ignore[list-item]  # None: the rewrites land
+    tries = 3 if fault == "rejected" else 1
+    scene.adapter.faults.outcomes.extend([None, *[fault] * tries])  # type: ignore[list-item]  # None: the rewrites land
     report = merged(scene)
     assert (report.commits, report.rewritten_data_files_count) == (1, 4)
     assert "delete_files_not_merged" in report.ended.codes
-    scene.adapter.faults.outcomes.append(fault)
+    scene.adapter.faults.outcomes.extend([fault] * tries)
     with pytest.raises(kind):
         merged(scene)
     assert merged(scene).changed
+
+
+@pytest.mark.parametrize("fault", ["rejected", "not sent"])
+def test_a_cleanup_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    scene = half_empty()
+    scene.table.leave_dangling()
+    kind = Rejected if fault == "rejected" else NotSent
+    real, left = scene.adapter.deletes.tidy, [kind("db.t: 503")]
+
+    def once(*given: Any) -> Tidied:
+        if left:
+            raise left.pop()
+        return real(*given)
+
+    monkeypatch.setattr(type(scene.adapter.deletes), "tidy", lambda _, *given: once(*given))
+    report = merged(scene)
+    assert (report.commits, report.ended.codes) == (2, ("one_round",))
+    assert not left
+
+
+def test_an_error_of_another_kind_costs_no_report_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only lakekeeper's own errors were caught: any other was raised in place of the report of the rewrites."""
+    scene = half_empty()
+    scene.table.leave_dangling()
+
+    def down(*_: object) -> NoReturn:
+        raise OSError("reset by peer")
+
+    monkeypatch.setattr("lakekeeper.engine.merge.delete_files.registered_run", down)
+    report = merged(scene)
+    assert (report.commits, report.rewritten_data_files_count) == (1, 4)
+    assert "reset by peer" in str(report.ended)
+    with pytest.raises(OSError, match="reset"):
+        merged(scene)
 
 
 def test_a_lost_answer_is_settled_by_the_run_id() -> None:
