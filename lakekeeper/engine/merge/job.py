@@ -145,7 +145,7 @@ class MergeJob:
         Only a group that rose a level or became fewer files counts; both are bounded, so rounds end.
         """
         tally = self.tally
-        before, lost, spent = len(tally.groups), tally.conflicts, tally.spending.bytes
+        before, littered, spent = len(tally.groups), tally.littered, tally.spending.bytes
         timeout_ms = self.request.options.vacuum.lease_timeout_ms
         with registered_run(
             self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms
@@ -156,7 +156,7 @@ class MergeJob:
                 note_spent(snapshot, self.clock.now_ms(), tally.spending.bytes - spent)
             # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
             failed = any(map(_may_have_left_files, tally.groups[before:]))
-            registration.clean = not failed and tally.conflicts == lost
+            registration.clean = not failed and tally.littered == littered
         tally.spent += plan.input_bytes
         rose = {task.id for task in plan.tasks if task.level > task.input_level}
         landed = [g for g in tally.groups[before:] if g.status == "committed"]
@@ -293,6 +293,9 @@ class MergeJob:
 
 
 def _may_have_left_files(group: GroupResult) -> bool:
-    """Whether a job of the group failed: a columnar merge that failed is repeated by rows."""
-    again = group.detail is not None and Code.MERGED_AGAIN_BY_ROWS in group.detail.codes
-    return group.status == "failed" or again
+    """Whether a job of the group failed: a columnar merge that failed is repeated by rows.
+
+    The group of a failed job counts as dropped if a concurrent commit removed its inputs.
+    """
+    said = set(group.detail.codes) if group.detail else set()
+    return group.status == "failed" or bool({Code.FAILED, Code.MERGED_AGAIN_BY_ROWS} & said)
