@@ -15,7 +15,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed
-from lakekeeper.errors import Conflict, Rejected
+from lakekeeper.errors import CommitError, Conflict, Unknown
 
 _LOG = logging.getLogger("lakekeeper.events")
 
@@ -61,9 +61,9 @@ class Tally:
         _LOG.warning("%s: group %s %s: %s", failed.task.table, failed.task.id, status, failed.detail)
         self.groups.append(_group(failed.task, status, detail=failed.detail))
 
-    def lost(self, rewrites: Sequence[Rewrite], failure: Conflict | Rejected) -> None:
-        """A whole commit did not land."""
-        self.conflicts += 1
+    def lost(self, rewrites: Sequence[Rewrite], failure: CommitError) -> None:
+        """A whole commit did not land, or is not known to have landed."""
+        self.conflicts += not isinstance(failure, Unknown)
         self.littered += 1
         status = "dropped" if isinstance(failure, Conflict) else "failed"
         why = Reason.of(Code.FAILED, error=str(failure))
