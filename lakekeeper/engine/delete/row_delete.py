@@ -34,7 +34,7 @@ from lakekeeper.engine.retries import NOT_COMMITTED, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, Unknown
+from lakekeeper.errors import AdapterError, Conflict, OptionError, Unknown, Unsupported
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
 
 
@@ -182,6 +182,13 @@ class RowDelete:
         """
         try:
             now, changes = self._look(self.snapshot)
+        except (OptionError, Unsupported):
+            # The predicate no longer fits the table. Whether the attempt landed, only the log says.
+            landed = self._landed(lost)
+            if landed is not None:
+                return self._proof(landed)
+            self.in_doubt = False
+            raise
         except Exception as error:
             raise self._unknown(lost) from error
         landed = changes.landed(self.run_id)
@@ -192,6 +199,12 @@ class RowDelete:
             return Retry(resume=lambda: self._follow(*self._look(self.snapshot), registration))
         resume = partial(self._follow, now, changes, registration)
         return Retry(counts=False, wait=False, resume=resume)
+
+    def _landed(self, lost: Conflict) -> int | None:
+        try:
+            return retried(lambda: self.adapter.changes_since(self.snapshot), self.clock).landed(self.run_id)
+        except Exception as error:
+            raise self._unknown(lost) from error
 
     def _follow(self, now: Snapshot, changes: Changes, registration: Registration) -> None:
         self._require_same_table(self.snapshot, now, changes)
