@@ -346,3 +346,33 @@ def test_where_neither_the_predicate_fits_nor_the_log_answers_the_outcome_is_unk
     with pytest.raises(Unknown, match=r"run [0-9a-f]{16}-1 is not known"):
         delete(scene, "k < 3")
     assert scene.table.touched.discarded == []
+
+
+@pytest.mark.parametrize("name", ["covered", "find", "keep"])
+def test_one_failed_read_of_the_log_does_not_cost_a_search(scene: Scene, name: str) -> None:
+    real, failing = getattr(MemoryDeletes, name), [OSError("503")]
+
+    def call(self: MemoryDeletes, *given: Any) -> Any:
+        if failing and scene.table.touched.attempts:
+            raise failing.pop()
+        return real(self, *given)
+
+    scene.adapter.faults.races.append(scene.table.rewrite_foreign)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryDeletes, name, call)
+        assert delete(scene, "k < 3").retries == 1
+    assert not failing
+    assert left(scene) == list(range(3, 60))
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("name", ["covered", "find"])
+def test_a_log_that_cannot_be_read_before_the_search_is_reported_soon(scene: Scene, name: str) -> None:
+    def down(*_: Any) -> Any:
+        raise OSError("503")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryDeletes, name, down)
+        with pytest.raises(OSError, match="503"):
+            delete(scene, "k < 3")
+    assert 0 < sum(scene.pauses) < 5
