@@ -99,9 +99,20 @@ def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
 
 
 def attempt(
-    log: Log, transaction: Any, now: State, actions: Any, operation: Any, tags: Any, run_id: str
+    log: Log,
+    transaction: Any,
+    now: State,
+    actions: Any,
+    operation: Any,
+    tags: Any,
+    run_id: str,
+    *,
+    shared: bool = False,
 ) -> int:
-    """Commit the actions (a java.util.List) and return the version. Raises Conflict, Rejected or Unknown."""
+    """Commit the actions (a java.util.List) and return the version. Raises Conflict, Rejected or Unknown.
+
+    ``shared``: others commit under this run id too, so a winner that has it may not be this attempt.
+    """
     with preparing(log, "the commit"):
         refused = log_stores.refusal(log, single_driver=log.single_driver)
     if refused:
@@ -115,7 +126,7 @@ def attempt(
         lost = error
     winners = _winners_after(log, now.version, lost)
     for winner in winners:
-        if winner.run_id == run_id:
+        if winner.run_id == run_id and not shared:
             # A store that retries its put-if-absent finds the file of its own first attempt: the winner is this run.
             return winner.version
     named = str(winners[-1]) if winners else ""

@@ -117,7 +117,8 @@ class DeltaRestores:
             register_metrics(log, transaction, metrics)
             actions = log.jvm.array_list([token, *copies.native.actions])
             tags, operation = commit_tags(log, now, run_id), log.shim.append_operation(log)
-        version = attempt(log, transaction, now, actions, operation, tags, run_id)
+        # All restores of an entry share the run id: whose commit a winner is, only its files show.
+        version = attempt(log, transaction, now, actions, operation, tags, run_id, shared=True)
         return Commit(version, run_id, (), tuple(copies.rows))
 
 

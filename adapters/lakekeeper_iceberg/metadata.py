@@ -19,6 +19,7 @@ WORTH = 2
 
 _NOT_DUE = "{before:count manifest}, not worth rewriting into {after}"
 _OVER_HTTP = "{before:count manifest} kept: Iceberg's rewrite of manifests is not safe over HTTP"
+_KEPT = "{before:count manifest} kept: Iceberg found none of them to rewrite"
 _DUE = "{before:count manifest} would become {after}"
 _MERGED = "{before:count manifest} became {after}"
 
@@ -26,7 +27,7 @@ _MERGED = "{before:count manifest} became {after}"
 def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> MetadataChange:
     """Rewrite the manifests of the newest snapshot with Iceberg's action, if that at least halves their number.
 
-    One commit that changes no data file or delete file. Raises Conflict, Rejected or Unknown.
+    One commit for each partition spec, which changes no data file or delete file. Raises Conflict, Rejected or Unknown.
     """
     table.refresh()
     current = table.currentSnapshot()
@@ -49,16 +50,41 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
         return MetadataChange(
             before, after, None, Reason.of("manifests_due", _DUE, before=before, after=after)
         )
+    large = [spec for spec, found in sorted(sizes.items()) if len(found) > -(-sum(found) // target)]
+    gone, made, version = _of_specs(jvm, table, name, large)
+    if version is None:
+        return MetadataChange(before, before, None, Reason.of("manifests_kept", _KEPT, before=before))
+    why = Reason.of("manifests_merged", _MERGED, before=gone, after=made)
+    return MetadataChange(before, before - gone + made, version, why)
+
+
+def _of_specs(jvm: Iceberg, table: Any, name: str, specs: list[int]) -> tuple[int, int, int | None]:
+    """Rewrite the manifests of each spec: how many there were, how many are in their place, and the last version."""
+    gone, made, version = 0, 0, None
+    for spec in specs:
+        try:
+            old, new = _rewritten(jvm, table, name, spec)
+        except (Conflict, Rejected):
+            if version is None:
+                raise
+            break  # other specs were rewritten, which must be reported; the next call rewrites this one
+        if old:
+            gone, made, version = gone + old, made + new, int(table.currentSnapshot().snapshotId())
+    return gone, made, version
+
+
+def _rewritten(jvm: Iceberg, table: Any, name: str, spec: int) -> tuple[int, int]:
+    """Rewrite the manifests of one partition spec: how many there were, and how many are in their place.
+
+    Iceberg's action rewrites those of one spec, by default of the table's current one; it commits only if it finds any.
+    """
     action = jvm.static("org.apache.iceberg.spark.actions.SparkActions", "get")(jvm.session)
     try:
-        done = action.rewriteManifests(table).execute()
+        done = action.rewriteManifests(table).specId(spec).execute()
     except Exception as error:
         if is_lost_race(error):
             raise Conflict(f"{name}: the manifests were not rewritten: {reason(error)}") from error
         kind = Unknown if "CommitStateUnknownException" in str(error) else Rejected
         raise kind(f"{name}: the manifests were not rewritten: {reason(error)}") from error
     table.refresh()
-    gone, made = len(list(done.rewrittenManifests())), len(list(done.addedManifests()))
-    version = int(table.currentSnapshot().snapshotId())
-    why = Reason.of("manifests_merged", _MERGED, before=gone, after=made)
-    return MetadataChange(before, before - gone + made, version, why)
+    return len(list(done.rewrittenManifests())), len(list(done.addedManifests()))

@@ -151,6 +151,6 @@ def settled(landed: Callable[[], int | None], clock: Clock) -> int | None:
 def unknown_outcome(table: str, run_id: str, what: str, why: object, advice: str = "") -> Unknown:
     """The error for an outcome that the log does not settle."""
     return Unknown(
-        f"{table}: the outcome of {what} of run {run_id} is not known ({why}); no file was removed. "
+        f"{table}: the outcome of {what} of run {run_id} is not known ({why}); none of its files was removed. "
         f"Look for the run id in the table's history{advice}"
     )

@@ -33,3 +33,36 @@ def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) ->
     assert again.to_dict()["ended"]["code"] == again.ended.code
     assert again.files_before <= 2
     assert "metadata files" in str(again)
+
+
+def test_manifests_of_every_partition_spec_are_compacted(spark: SparkSession, lake: Lake) -> None:
+    if not lake.iceberg:
+        return  # a Delta table has one partitioning
+    name = lake.create("id BIGINT, d INT", properties={"commit.manifest-merge.enabled": "false"})
+    table = lk.table(spark, name)
+    for i in range(6):
+        lake.append(name, spark.range(i, i + 1).selectExpr("id", "1 AS d"))
+    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD d")
+    for i in range(5):
+        lake.append(name, spark.range(i, i + 1).selectExpr("id", "1 AS d"))
+    before = lake.fingerprint(name)
+    done = table.compact_metadata()
+    assert (done.files_before, done.files_after, done.changed) == (11, 2, True)
+    assert "11 manifests became 2" in str(done)
+    assert lake.fingerprint(name) == before
+    again = table.compact_metadata()
+    assert (again.changed, again.files_before, again.ended.code) == (False, 2, "manifests_not_due")
+
+
+def test_manifests_of_an_older_partition_spec_alone_are_compacted(spark: SparkSession, lake: Lake) -> None:
+    if not lake.iceberg:
+        return
+    name = lake.create("id BIGINT, d INT", properties={"commit.manifest-merge.enabled": "false"})
+    table = lk.table(spark, name)
+    for i in range(6):
+        lake.append(name, spark.range(i, i + 1).selectExpr("id", "1 AS d"))
+    spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD d")
+    lake.append(name, spark.range(1).selectExpr("id", "1 AS d"))
+    done = table.compact_metadata()
+    assert (done.files_before, done.files_after, done.changed) == (7, 2, True)
+    assert not table.compact_metadata().changed

@@ -438,7 +438,7 @@ def deterministic() -> Iterator[None]:
         patch.object(engine_intents, "SLOTS", _SLOTS),
         # Files of a run whose slot was given up are orphans, which no vacuum promises to delete: with so few slots,
         # every history would give some up.
-        patch.object(engine_intents, "given_up_slot", lambda *_args: None),
+        patch.object(engine_intents, "given_up_slots", lambda *_args: []),
         patch.object(engine_intents, "VACUUMS", 4),
         patch.object(engine_trash, "SLOTS", _SLOTS),
         patch.object(engine_planning, "make_plan", remembered),

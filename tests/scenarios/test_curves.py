@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -131,14 +132,18 @@ def test_lost_boundaries_lose_no_row_and_are_derived_again() -> None:
     made.untouched(lambda: made.run(options=OPTIONS))
 
 
-def test_unreadable_boundaries_are_ignored() -> None:
+@pytest.mark.parametrize("damage", ["torn", '"a"', "1180591620717411303424"])
+def test_unreadable_boundaries_are_ignored(damage: str) -> None:
     made = scene("hilbert")
     key = made.adapter.snapshot().key
     assert key is not None
-    made.table.notes[note_name(key.key_id, 0)] = "torn"
+    kinds = [column.kind for column in key.columns]
+    plain = {"key_id": key.key_id, "generation": 0, "kinds": kinds, "columns": [["X"]] * len(kinds)}
+    text = damage if damage == "torn" else json.dumps(plain).replace('"X"', damage)
+    made.table.notes[note_name(key.key_id, 0)] = text
     made.run(options=OPTIONS)
     assert set(made.table.notes) == {note_name(key.key_id, g) for g in (0, 1)}
-    assert made.table.notes[note_name(key.key_id, 0)] == "torn"
+    assert made.table.notes[note_name(key.key_id, 0)] == text
 
 
 def test_the_boundaries_stored_first_apply_to_both_runs() -> None:

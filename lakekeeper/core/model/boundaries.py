@@ -7,8 +7,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.model.keys import ClusterKey
-from lakekeeper.errors import MALFORMED
+import pyarrow as pa
+
+from lakekeeper.core.model.keys import ClusterKey, from_json_values
+from lakekeeper.errors import MALFORMED, OptionError
 
 BITS = 10  # per column: four columns take 40 bits, well within 63
 MOST = (1 << BITS) - 2  # boundaries per column: n of them make n + 1 buckets, and NULL takes one more
@@ -56,7 +58,17 @@ def boundaries_from(data: dict[str, Any]) -> Boundaries:
     kinds = tuple(str(kind) for kind in data["kinds"])
     if len(columns) != len(kinds) or any(len(c) > MOST for c in columns):
         raise ValueError(f"{len(columns)} columns of at most {MOST} boundaries, {len(kinds)} kinds")
+    for column, kind in zip(columns, kinds, strict=True):
+        _require_values(column, kind)
     return Boundaries(str(data["key_id"]), int(data["generation"]), kinds, columns)
+
+
+def _require_values(column: tuple[Any, ...], kind: str) -> None:
+    """Raise an error of ``MALFORMED`` unless these are values of the kind, as its Arrow type can hold them."""
+    try:
+        from_json_values(column, kind)
+    except (ArithmeticError, OptionError, pa.ArrowException) as error:
+        raise ValueError(f"not of kind {kind}: {error!r}") from error
 
 
 def _family(kind: str) -> str:

@@ -166,10 +166,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A rewrite that may not be committed any more, and why."""
+    """A rewrite that may not be committed any more, and why.
+
+    ``littered``: a replay of it failed, and may have left files that the rewrite does not name.
+    """
 
     rewrite: Rewrite
     reason: Reason
+    littered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ and changes none.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.block_changes import only_blocks
@@ -30,12 +30,14 @@ from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import NOT_COMMITTED, retried, sent
+from lakekeeper.engine.retries import LONG_PAUSES, NOT_COMMITTED, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.written import require_written
-from lakekeeper.errors import AdapterError, Conflict, Unknown
+from lakekeeper.errors import AdapterError, Conflict, OptionError, Unknown, Unsupported
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
+
+T = TypeVar("T")
 
 
 def new_run_id() -> str:
@@ -182,6 +184,13 @@ class RowDelete:
         """
         try:
             now, changes = self._look(self.snapshot)
+        except (OptionError, Unsupported):
+            # The predicate no longer fits the table. Whether the attempt landed, only the log says.
+            landed = self._landed(lost)
+            if landed is not None:
+                return self._proof(landed)
+            self.in_doubt = False
+            raise
         except Exception as error:
             raise self._unknown(lost) from error
         landed = changes.landed(self.run_id)
@@ -192,6 +201,12 @@ class RowDelete:
             return Retry(resume=lambda: self._follow(*self._look(self.snapshot), registration))
         resume = partial(self._follow, now, changes, registration)
         return Retry(counts=False, wait=False, resume=resume)
+
+    def _landed(self, lost: Conflict) -> int | None:
+        try:
+            return retried(lambda: self.adapter.changes_since(self.snapshot), self.clock).landed(self.run_id)
+        except Exception as error:
+            raise self._unknown(lost) from error
 
     def _follow(self, now: Snapshot, changes: Changes, registration: Registration) -> None:
         self._require_same_table(self.snapshot, now, changes)
@@ -228,7 +243,7 @@ class RowDelete:
         """Find the rows in these files (None: in all) and prepare their delete; returns their number."""
         deletes, blocks = self.adapter.deletes, snapshot.blocks
         wanted = blocks.path.to_pylist() if paths is None else list(paths)
-        covered = deletes.covered(snapshot, self.where, wanted)
+        covered = self._read(lambda: deletes.covered(snapshot, self.where, wanted))
         gone = only_blocks(blocks, covered)
         gone = gone.take(gone.live_rows != 0)  # one without a live row may stay
         whole = frozenset(gone.path.to_pylist())
@@ -239,8 +254,15 @@ class RowDelete:
         found = sum(held.per_file.values()) if held else 0
         return found + int(gone.least_live_rows.sum())
 
+    def _read(self, call: Callable[[], T]) -> T:
+        """What a call reads from the log, again if it fails: for longer once there is a search to lose.
+
+        Not for calls that run jobs or write files: a job that failed has been tried again by Spark.
+        """
+        return retried(call, self.clock, LONG_PAUSES if self.kept else SHORT_PAUSES)
+
     def _hold(self, snapshot: Snapshot, paths: Collection[str]) -> Held[Any]:
-        found = self.adapter.deletes.find(snapshot, self.where, paths)
+        found = self._read(lambda: self.adapter.deletes.find(snapshot, self.where, paths))
         self.found.append(found)
         held = self.runner.hold(found)
         self.kept.append(held)
@@ -291,7 +313,7 @@ class RowDelete:
     def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
         """Keep what was prepared for unchanged files; prepare again what of it is no longer valid."""
         still = part.prepared.rows.keys() & same
-        kept = self.adapter.deletes.keep(part.prepared, still, now)
+        kept = self._read(lambda: self.adapter.deletes.keep(part.prepared, still, now))
         if kept.rows:
             self.parts.append(_Part(part.held, part.whole & kept.rows.keys(), kept))
         again = still - kept.rows.keys()

@@ -12,7 +12,6 @@ A commit follows its replay without a wait: rows deleted in between would have t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +36,8 @@ from lakekeeper.spi import Adapter, Commit, Runner
 class Landed:
     """The outcome of a set of rewrites: the commit, if any survived, those in it, those dropped, and the lost attempts.
 
-    ``retries`` are attempts that lost; ``replays`` how often a group was replayed.
+    ``retries`` are attempts that lost; ``replays`` how often a group was replayed. ``littered``: files that are in no
+    version may be left.
     """
 
     commit: Commit | None
@@ -45,13 +45,14 @@ class Landed:
     dropped: tuple[Dropped, ...]
     retries: int
     replays: int = 0
+    littered: bool = False
 
 
 @dataclass(slots=True)
 class Committer:
     """Commits all surviving rewrites in one commit. For one use, with one run id.
 
-    ``began_ms`` is when the rewrite began; by default, now.
+    ``began_ms`` is when the rewrite began; by default, now. ``discarded`` are files that are to be gone at the end.
     """
 
     adapter: Adapter[Any]
@@ -65,6 +66,8 @@ class Committer:
     began_ms: int | None = None
     dropped: list[Dropped] = field(default_factory=list)
     replays: int = 0
+    discarded: set[str] = field(default_factory=set)
+    littered: bool = False
     pending: tuple[Rewrite, ...] = ()
     loop: CommitLoop = field(init=False)
     quiet: QuietWindow = field(init=False)
@@ -92,7 +95,7 @@ class Committer:
             # The last attempt did land, whatever its answer was: nothing of it is to be dropped.
             return self._done(self._proof(landed))
         if not self.pending:
-            return Landed(None, (), tuple(self.dropped), self.loop.lost, self.replays)
+            return self._landed(None)
         return self._done(self._send())
 
     def _after(self, lost: Conflict) -> Landed | Retry:
@@ -166,7 +169,8 @@ class Committer:
         now = [became.get(rewrite.task.id, rewrite) for rewrite in pending]
         lost = [each for each in now if isinstance(each, Dropped)]
         left = tuple(each for each in now if isinstance(each, Rewrite))
-        discard(self.adapter, [each.rewrite for each in lost])
+        self.discarded |= discard(self.adapter, [each.rewrite for each in lost])
+        self.littered |= any(each.littered for each in lost)
         self.dropped += lost
         count = len(became) - len(lost)
         self.replays += count
@@ -179,9 +183,27 @@ class Committer:
     def _done(self, commit: Commit) -> Landed:
         # If the run halts here, files that a replay replaced remain as orphans, which does no harm.
         self.events.emit("committed", version=commit.version, rewrites=len(self.pending))
-        with suppress(Exception):  # what happens after a commit must never look like a failed one
-            discard_replaced(self.adapter, self.pending)
-        return Landed(commit, self.pending, tuple(self.dropped), self.loop.lost, self.replays)
+        try:
+            self.discarded |= discard_replaced(self.adapter, self.pending)
+        except Exception:  # what happens after a commit must never look like a failed one
+            self.littered = True
+        return self._landed(commit)
+
+    def _landed(self, commit: Commit | None) -> Landed:
+        kept = self.pending if commit else ()
+        littered = self._may_have_left_files()
+        return Landed(commit, kept, tuple(self.dropped), self.loop.lost, self.replays, littered)
+
+    def _may_have_left_files(self) -> bool:
+        """Whether a vacuum must look for files of this commit: a discarded file counts as gone only once it is."""
+        if self.loop.lost or self.littered:  # an attempt that lost may leave metadata
+            return True
+        if not self.discarded:
+            return False
+        try:
+            return self.adapter.storage.missing(self.discarded) != self.discarded
+        except Exception:
+            return True
 
     def _proof(self, version: int) -> Commit:
         """The commit of what is pending, known by its run id in the log."""

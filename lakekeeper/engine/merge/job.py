@@ -31,7 +31,7 @@ from lakekeeper.engine.merge.tally import Tally
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.errors import Conflict, Rejected, reason
+from lakekeeper.errors import Conflict, Rejected, Unknown, reason
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
@@ -47,7 +47,7 @@ def maintain(
 
     Raises the errors of the adapter for an unsuitable table or option, before anything is written; Conflict, Rejected
     or Unknown for a commit that failed (see ``engine/commit_loop.py``). Groups that fail or lose a race alone are in
-    the report, and the others land.
+    the report, and the others land; so are those of a commit that failed, if another commit of this call landed.
     """
     run = uuid.uuid4().hex[:16]
     session = session_of(table)
@@ -77,7 +77,10 @@ class _Round:
 
 @dataclass(slots=True)
 class MergeJob:
-    """One call: its request, what it has done so far, and its clock. For one use."""
+    """One call: its request, what it has done so far, and its clock. For one use.
+
+    ``doubt`` is the first commit of unknown outcome.
+    """
 
     session: TableSession
     runner: Runner[Any]
@@ -86,6 +89,7 @@ class MergeJob:
     clock: Clock
     tally: Tally
     first: tuple[Snapshot, Plan] | None = field(default=None, init=False)
+    doubt: Unknown | None = field(default=None, init=False)
     started_ms: int = field(init=False)
     adapter: Adapter[Any] = field(init=False)
 
@@ -145,7 +149,7 @@ class MergeJob:
         Only a group that rose a level or became fewer files counts; both are bounded, so rounds end.
         """
         tally = self.tally
-        before, lost, spent = len(tally.groups), tally.conflicts, tally.spending.bytes
+        before, littered, spent = len(tally.groups), tally.littered, tally.spending.bytes
         timeout_ms = self.request.options.vacuum.lease_timeout_ms
         with registered_run(
             self.adapter, tally.next_run_id(), snapshot, self.clock, timeout_ms
@@ -156,7 +160,7 @@ class MergeJob:
                 note_spent(snapshot, self.clock.now_ms(), tally.spending.bytes - spent)
             # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
             failed = any(map(_may_have_left_files, tally.groups[before:]))
-            registration.clean = not failed and tally.conflicts == lost
+            registration.clean = not failed and tally.littered == littered
         tally.spent += plan.input_bytes
         rose = {task.id for task in plan.tasks if task.level > task.input_level}
         landed = [g for g in tally.groups[before:] if g.status == "committed"]
@@ -192,11 +196,15 @@ class MergeJob:
                         self._commit(parts.take(), now)
         except Halted:
             raise  # as after a crash: written files stay
-        except BaseException:
+        except BaseException as error:
             self.adapter.discard(parts.ready)
+            if self.doubt is not None and isinstance(error, Exception):
+                raise self.doubt from error  # the user must look for that commit before anything else
             raise
         if parts.ready:
             self._commit(parts.take(), now)
+        if self.doubt is not None and not self.tally.run_ids:
+            raise self.doubt
 
     def _commit(self, rewrites: Sequence[Rewrite], now: _Round) -> None:
         run_id = self.tally.next_run_id()
@@ -214,10 +222,17 @@ class MergeJob:
         )
         try:
             landed = committer.commit(rewrites)
+        except Unknown as doubt:
+            # Its files stay. The other groups have other inputs, and commits of their own run ids: whether this commit
+            # lands, and when, is to them what any other run's commit is.
+            self.doubt = self.doubt or doubt
+            self.tally.lost(rewrites, doubt)
+            return
         except (Conflict, Rejected) as failure:
-            if not self.tally.run_ids:
+            if not self.tally.run_ids and self.doubt is None:
                 raise
-            # Earlier commits of this call are in the table: the report of them must not be lost with this one.
+            # Earlier commits of this call are, or may be, in the table: what is known of them must not be lost with
+            # this one.
             self.tally.lost(rewrites, failure)
             return
         self.tally.landed(run_id, landed)
@@ -293,6 +308,9 @@ class MergeJob:
 
 
 def _may_have_left_files(group: GroupResult) -> bool:
-    """Whether a job of the group failed: a columnar merge that failed is repeated by rows."""
-    again = group.detail is not None and Code.MERGED_AGAIN_BY_ROWS in group.detail.codes
-    return group.status == "failed" or again
+    """Whether a job of the group failed: a columnar merge that failed is repeated by rows.
+
+    The group of a failed job counts as dropped if a concurrent commit removed its inputs.
+    """
+    said = set(group.detail.codes) if group.detail else set()
+    return group.status == "failed" or bool({Code.FAILED, Code.MERGED_AGAIN_BY_ROWS} & said)

@@ -34,6 +34,9 @@ from lakekeeper.engine.events import Halted
 from lakekeeper.errors import Conflict, reason
 from lakekeeper.spi import Adapter, Lost, Matched, Runner
 
+_AFTER_WRITING = {Code.MASK_DISAGREES, Code.MASKED_OTHER_VERSION}
+"""Why a group is dropped after its replay has written files."""
+
 MAX_ROWS = 2_000_000
 """The most deleted rows that are looked for in the outputs of one group; their positions are held in memory."""
 
@@ -66,15 +69,16 @@ class Replayer:
                 finally:
                     with suppress(Exception):  # memory that is not freed must not cost the group
                         self.adapter.release(rewrite.task)
-        except Conflict as error:
-            return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=str(error))))
         except Halted:
             raise
         except Exception as error:
             # For example a lost executor, or a value that cannot be compared: the group is lost, the table is
             # unchanged.
-            return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=reason(error))))
-        return Dropped(rewrite, cause.plus(masked)) if isinstance(masked, Reason) else masked
+            said = str(error) if isinstance(error, Conflict) else reason(error)
+            return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=said)), littered=True)
+        if isinstance(masked, Reason):
+            return Dropped(rewrite, cause.plus(masked), littered=masked.code in _AFTER_WRITING)
+        return masked
 
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite | Reason:
         """The rewrite with the deletes applied, or why it was dropped."""
@@ -139,20 +143,36 @@ def not_all_found(lost: int, found: int) -> Reason | None:
     return None if found == lost else Reason.of(Code.NOT_ALL_FOUND, deleted=lost, found=found)
 
 
-def discard(adapter: Adapter[Any], rewrites: Iterable[Rewrite]) -> None:
-    """Remove all files of rewrites that are known not to be committed: as written, and what replays added."""
+def discard(adapter: Adapter[Any], rewrites: Iterable[Rewrite]) -> set[str]:
+    """Remove all files of rewrites that are known not to be committed: as written, and what replays added.
+
+    Returns the paths, whether a file could be removed or not.
+    """
+    parts: list[Rewrite] = []
     for rewrite in rewrites:
-        adapter.discard([rewrite.written])
+        parts.append(rewrite.written)
         if rewrite.unmasked is not None:
-            adapter.discard([replace(rewrite, outputs=())])
+            parts.append(replace(rewrite, outputs=()))
+    return _discarded(adapter, parts)
 
 
-def discard_replaced(adapter: Adapter[Any], committed: Iterable[Rewrite]) -> None:
-    """After a commit that is known to have happened: remove what replays replaced by other files."""
+def discard_replaced(adapter: Adapter[Any], committed: Iterable[Rewrite]) -> set[str]:
+    """After a commit that is known to have happened: remove what replays replaced by other files; returns the paths."""
+    parts: list[Rewrite] = []
     for rewrite in committed:
         if rewrite.unmasked is None:
             continue
         live = {output.path for output in rewrite.outputs}
         gone = tuple(o for o in rewrite.unmasked.outputs if o.path not in live)
         if gone or rewrite.stale:
-            adapter.discard([replace(rewrite, outputs=gone, extra=())])
+            parts.append(replace(rewrite, outputs=gone, extra=()))
+    return _discarded(adapter, parts)
+
+
+def _discarded(adapter: Adapter[Any], parts: Iterable[Rewrite]) -> set[str]:
+    paths: set[str] = set()
+    for each in parts:
+        adapter.discard([each])
+        paths.update(output.path for output in each.outputs)
+        paths.update((*each.extra, *each.stale))
+    return paths

@@ -15,7 +15,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed
-from lakekeeper.errors import Conflict, Rejected
+from lakekeeper.errors import CommitError, Conflict, Unknown
 
 _LOG = logging.getLogger("lakekeeper.events")
 
@@ -26,6 +26,7 @@ class Tally:
 
     run        the id that the ids of its commits begin with
     tried      commits begun, whatever their outcome
+    littered   commits that may have left files whose names are not recorded anywhere
     spent      input bytes of the rounds that are over
     spending   observes the phases of the call: the bytes that its groups have read
     predicted  files that a query opens after the last plan, as it predicts
@@ -39,6 +40,7 @@ class Tally:
     run_ids: list[str] = field(default_factory=list)
     version: int | None = None
     conflicts: int = 0
+    littered: int = 0
     removed_delete_files: int = 0
     spent: int = 0
     spending: Spending = field(default_factory=Spending)
@@ -59,9 +61,10 @@ class Tally:
         _LOG.warning("%s: group %s %s: %s", failed.task.table, failed.task.id, status, failed.detail)
         self.groups.append(_group(failed.task, status, detail=failed.detail))
 
-    def lost(self, rewrites: Sequence[Rewrite], failure: Conflict | Rejected) -> None:
-        """A whole commit did not land."""
-        self.conflicts += 1
+    def lost(self, rewrites: Sequence[Rewrite], failure: CommitError) -> None:
+        """A whole commit did not land, or is not known to have landed."""
+        self.conflicts += not isinstance(failure, Unknown)
+        self.littered += 1
         status = "dropped" if isinstance(failure, Conflict) else "failed"
         why = Reason.of(Code.FAILED, error=str(failure))
         self.groups += [_group(rewrite.task, status, detail=why) for rewrite in rewrites]
@@ -69,6 +72,7 @@ class Tally:
     def landed(self, run_id: str, landed: Landed) -> None:
         """A commit landed, with all or some of its groups; or none of them was left to commit."""
         self.conflicts += landed.retries + landed.replays + len(landed.dropped)
+        self.littered += landed.littered
         for lost in landed.dropped:
             self.groups.append(_group(lost.rewrite.task, "dropped", detail=lost.reason))
         if landed.commit is None:

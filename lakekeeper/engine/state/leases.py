@@ -31,7 +31,7 @@ from lakekeeper.core.model.run_folders import is_name, is_run_id, run_folder
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
-from lakekeeper.engine.state.note_slots import claim, filled, slot_note
+from lakekeeper.engine.state.note_slots import claim, filled, slot_note, take_over
 from lakekeeper.errors import MALFORMED, AdapterError, Rejected
 from lakekeeper.spi import Adapter, Notes
 
@@ -119,13 +119,18 @@ def _number(value: Any, *, most: int = _MOST, signed: bool = False) -> int:
 
 @dataclass(slots=True)
 class Registration:
-    """An intent that is registered under ``slot``. ``clean``: all files of the run are named by the log or gone."""
+    """An intent of a run on ``table`` that is registered under ``slot``.
+
+    ``clean``: all files of the run are named by the log or gone.
+    """
 
     notes: Notes
+    table: str
     slot: str
     intent: Intent
     clock: Clock
     clean: bool = True
+    _writes: bool = field(default=False, repr=False, compare=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def require(self) -> None:
@@ -145,21 +150,29 @@ class Registration:
         ├── at_ms ──────── half ──────────┬── dies        a run that goes on renews here, and has the whole time again
         │                                 └── a storage that fails costs nothing yet: the next write renews
 
-        Raises Rejected where the time has passed or a vacuum has removed the note: no vacuum would look for what is
-        written now.
+        The first call looks whether the note is still there, whatever the time: a run that has written nothing yet can
+        register again. Raises Rejected where the time has passed or, later, a vacuum has removed the note: no vacuum
+        would look for what is written now.
         """
         with self._lock:
             self._require_time()
-            if self.left_ms() > self.intent.timeout_ms // 2:
+            due = self.left_ms() <= self.intent.timeout_ms // 2
+            if self._writes and not due:
                 return
             try:
                 is_registered = self.is_registered()
-                if is_registered:
+                if is_registered and due:
                     self.note(renewed_ms=self.clock.now_ms())
             except Exception:
+                self._writes = True
                 return  # the storage does not answer; there is time left
             if not is_registered:
-                raise self._dead()
+                # What a vacuum has registered is the list that it deletes, which another vacuum has taken over.
+                if self._writes or self.intent.kind == VACUUM:
+                    raise self._dead()
+                intent = replace(self.intent, renewed_ms=self.clock.now_ms())  # no text returns to a slot
+                self.slot, self.intent = _slot_for(self.notes, self.table, intent, self.clock), intent
+            self._writes = True
 
     def left_ms(self) -> int:
         """The time in which the run may still write and commit."""
@@ -200,40 +213,50 @@ class Registration:
 
 def register(notes: Notes, table: str, intent: Intent, clock: Clock) -> Registration:
     """Register in the first free slot. Raises AdapterError if none is free or the storage does not respond."""
+    return Registration(notes, table, _slot_for(notes, table, intent, clock), intent, clock)
+
+
+def _slot_for(notes: Notes, table: str, intent: Intent, clock: Clock) -> str:
+    """The slot that has the intent now: the first free one, else one that no run uses any more."""
     text = intent.to_json()
     free = range(SLOTS) if intent.kind != VACUUM else (*range(SLOTS, SLOTS + VACUUMS), *range(SLOTS))
     slots = [_slot(number) for number in free]
-    # A claim that was written although the call failed is found by its text.
-    place = retried(lambda: claim(notes, slots, text), clock, SHORT_PAUSES)
+
+    def taken() -> str | None:
+        # A write that succeeded although the call failed is found by its text.
+        found = claim(notes, slots, text)
+        if found is not None:
+            return found
+        old = given_up_slots(notes, slots, intent, clock.now_ms())
+        return next((slot for slot, there in old if take_over(notes, slot, there, text)), None)
+
+    place = retried(taken, clock, SHORT_PAUSES)
     if place is None:
-        place = given_up_slot(notes, slots, intent, clock.now_ms())
-        if place is None:
-            raise AdapterError(
-                f"{table}: {SLOTS} runs are registered on it; nothing was written. Some were killed, or failed and "
-                "left files: run vacuum, which cleans up after a run once vacuum.intent-timeout-hours and "
-                "vacuum.orphan-grace-hours have passed since it last renewed its registration"
-            )
-        notes.replace(place, text)
-    return Registration(notes, place, intent, clock)
+        raise AdapterError(
+            f"{table}: {SLOTS} runs are registered on it; nothing was written. Some were killed, or failed and "
+            "left files: run vacuum, which cleans up after a run once vacuum.intent-timeout-hours and "
+            "vacuum.orphan-grace-hours have passed since it last renewed its registration"
+        )
+    return place
 
 
-def given_up_slot(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> str | None:
-    """The least needed slot if none is free: no run uses it any more.
+def given_up_slots(notes: Notes, slots: list[str], intent: Intent, now_ms: int) -> list[tuple[str, str]]:
+    """Slots that no run uses any more, each with its text, the least needed first; looked for if none is free.
 
     Slots of dead runs of another table are taken first, then those of ended runs, then those of dead ones, the oldest
     first; files that such a run of this table left are orphans from then on. An unreadable note is taken last.
     """
-    rank: list[tuple[int, int, str]] = []
+    rank: list[tuple[int, int, str, str]] = []
     for slot, text in filled(notes, slots):
         there = read_intent(text)
         if there is None:
-            rank.append((3, 0, slot))
+            rank.append((3, 0, slot, text))
         elif (there.ended and there.kind != VACUUM) or now_ms >= there.dies_ms():
             foreign = there.table_uuid != intent.table_uuid
             # The lists of a vacuum of this table are the only trace of files that its metadata no longer names.
             if foreign or there.kind != VACUUM:
-                rank.append((0 if foreign else 1 if there.ended else 2, there.at_ms, slot))
-    return min(rank)[2] if rank else None
+                rank.append((0 if foreign else 1 if there.ended else 2, there.at_ms, slot, text))
+    return [(slot, text) for _, _, slot, text in sorted(rank)]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -35,6 +36,32 @@ def test_boundaries_are_read_back_or_refused() -> None:
     ):
         with pytest.raises(ValueError, match="no rank boundaries"):
             Boundaries.from_json(text)
+
+
+@pytest.mark.parametrize(
+    "kind, value",
+    [
+        ("int", "a"),
+        ("int", 2**70),
+        ("int", [1]),
+        ("int", {}),
+        ("date", 2**40),
+        ("timestamp", "today"),
+        ("binary", "a"),
+        ("binary", 7),
+        ("float", "much"),
+        ("decimal(9,2)", "much"),
+        ("decimal(9,2)", "1e40"),
+        ("string", 7),
+        ("string", "\ud800"),
+        ("boolean", "a"),
+        ("void", 7),
+    ],
+)
+def test_boundaries_that_are_not_of_their_kind_are_refused(kind: str, value: object) -> None:
+    plain = {"key_id": "a", "generation": 0, "kinds": [kind], "columns": [[value]]}
+    with pytest.raises(ValueError, match="no rank boundaries"):
+        Boundaries.from_json(json.dumps(plain))
 
 
 def test_boundaries_fit_their_key_and_kinds_only() -> None:

@@ -11,7 +11,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.errors import AdapterError, Conflict, NotFound, NotSent, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotFound, NotSent, OptionError, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
@@ -306,3 +306,73 @@ def test_a_delete_and_a_rewrite_give_the_same_rows_in_either_order() -> None:
         ends.add(fingerprint(scene.table.rows()))
         assert scene.table.leftovers() == set()
     assert len(ends) == 1
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_column_that_is_renamed_between_search_and_commit_leaves_no_doubt(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """The files can no longer be listed by the predicate, but the log says whether the attempt landed."""
+    real, disk = MemoryDeletes.delete, set(scene.table.disk)
+
+    def lost(self: MemoryDeletes, *given: Any) -> Any:
+        if landed:
+            real(self, *given)
+        scene.table.rename_column("k", "key")
+        raise Conflict("the schema changed")
+
+    monkeypatch.setattr(MemoryDeletes, "delete", lost)
+    if landed:
+        assert delete(scene, "k < 3").deleted_rows_count == 3
+    else:
+        with pytest.raises(OptionError, match="k"):
+            delete(scene, "k < 3")
+        assert set(scene.table.disk) == disk
+    assert sorted(row["key"] for row in scene.table.rows()) == list(range(3 if landed else 0, 60))
+
+
+def test_where_neither_the_predicate_fits_nor_the_log_answers_the_outcome_is_unknown(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: Any) -> Any:
+        scene.table.rename_column("k", "key")
+        monkeypatch.setattr(MemoryAdapter, "changes_since", down)
+        raise Conflict("the schema changed")
+
+    def down(*_: Any) -> Any:
+        raise OSError("503")
+
+    monkeypatch.setattr(MemoryDeletes, "delete", lost)
+    with pytest.raises(Unknown, match=r"run [0-9a-f]{16}-1 is not known"):
+        delete(scene, "k < 3")
+    assert scene.table.touched.discarded == []
+
+
+@pytest.mark.parametrize("name", ["covered", "find", "keep"])
+def test_one_failed_read_of_the_log_does_not_cost_a_search(scene: Scene, name: str) -> None:
+    real, failing = getattr(MemoryDeletes, name), [OSError("503")]
+
+    def call(self: MemoryDeletes, *given: Any) -> Any:
+        if failing and scene.table.touched.attempts:
+            raise failing.pop()
+        return real(self, *given)
+
+    scene.adapter.faults.races.append(scene.table.rewrite_foreign)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryDeletes, name, call)
+        assert delete(scene, "k < 3").retries == 1
+    assert not failing
+    assert left(scene) == list(range(3, 60))
+    assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("name", ["covered", "find"])
+def test_a_log_that_cannot_be_read_before_the_search_is_reported_soon(scene: Scene, name: str) -> None:
+    def down(*_: Any) -> Any:
+        raise OSError("503")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryDeletes, name, down)
+        with pytest.raises(OSError, match="503"):
+            delete(scene, "k < 3")
+    assert 0 < sum(scene.pauses) < 5

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
-from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit
 from lakekeeper.testing.lake import MemoryTable, Settings
-from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping
 
 
@@ -67,7 +69,7 @@ def test_a_last_attempt_whose_loss_cannot_be_confirmed_keeps_its_files() -> None
             return super().changes_since(snapshot)
 
     scene.adapter = Blinded(scene.table)
-    with pytest.raises(Unknown, match="no file was removed"):
+    with pytest.raises(Unknown, match="none of its files was removed"):
         scene.run(options={"commit.retry.num-retries": 0})
     assert scene.table.touched.discarded == []
     assert len(scene.table.rows()) == 48
@@ -187,7 +189,7 @@ def test_an_error_that_does_not_say_whether_a_commit_was_sent_is_settled_by_the_
 
     scene = groups_apart(2)
     _answers(scene, AdapterError("503"))
-    with pytest.raises(Unknown, match="no file was removed"):
+    with pytest.raises(Unknown, match="none of its files was removed"):
         scene.run("full")
     assert scene.table.touched.discarded == []
 
@@ -263,9 +265,11 @@ class _Noting(MemoryAdapter):
     def __init__(self, table: MemoryTable) -> None:
         super().__init__(table)
         self.tried: list[str] = []
+        self.sent: Callable[[Sequence[Rewrite], Snapshot, str], None] = lambda *_: None
 
     def commit(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
         self.tried.append(run_id)
+        self.sent(rewrites, snapshot, run_id)
         return super().commit(rewrites, snapshot, run_id)
 
 
@@ -288,3 +292,87 @@ def test_a_batch_after_a_failed_one_has_its_own_run_id() -> None:
     assert len(tried) >= 3
     assert [run for run in tried if run in report.run_ids] == list(report.run_ids)
     assert scene.table.fingerprint() == before
+
+
+ONE_BY_ONE = {**IN_PARTS, "partial-progress.max-commits": 8, "max-concurrent-file-group-rewrites": 1}
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_part_of_unknown_outcome_costs_the_other_parts_nothing(nth: int, late: bool) -> None:
+    """Its files stay, since it may land later, even before the next part."""
+    scene = groups_apart(8)
+    scene.adapter = noting = _Noting(scene.table)
+    before = scene.table.fingerprint()
+    arriving: list[Callable[[], object]] = []
+    unsure: set[str] = set()
+
+    def doubt(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and len(noting.tried) == nth - 1:
+            scene.adapter.faults.outcomes.append("unknown, lost")
+        elif phase == "before_commit" and late and arriving:
+            arriving.pop()()
+
+    def sent(rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> None:
+        if len(noting.tried) == nth:
+            arriving.append(lambda: MemoryAdapter(scene.table).commit(rewrites, snapshot, run_id))
+            unsure.update(rewrite.task.id for rewrite in rewrites)
+
+    noting.sent = sent
+    report = scene.run(options=ONE_BY_ONE, observer=doubt)
+    assert {group.id for group in report.groups if group.status == "failed"} == unsure
+    assert {group.status for group in report.groups if group.id not in unsure} == {"committed"}
+    said = {str(group.detail) for group in report.groups if group.id in unsure}
+    assert all(
+        f"the outcome of the commit of run {noting.tried[nth - 1]} is not known" in each for each in said
+    )
+    assert noting.tried[nth - 1] not in report.run_ids
+    assert (report.commits, report.conflicts) == (len(noting.tried) - 1, 0)
+    assert len(set(noting.tried)) == len(noting.tried) > nth, "nothing is sent again"
+    assert scene.table.touched.discarded == []
+    assert bool(arriving) != late
+    for land in arriving:
+        land()
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == set(), "all files that were written are in the table"
+
+
+def test_where_all_else_fails_the_unknown_outcome_is_raised() -> None:
+    scene = groups_apart(8)
+    scene.adapter = noting = _Noting(scene.table)
+    before = scene.table.fingerprint()
+    unsure: set[str] = set()
+
+    def sent(rewrites: Sequence[Rewrite], _snapshot: Snapshot, _run_id: str) -> None:
+        if len(noting.tried) == 1:
+            unsure.update(output.path for rewrite in rewrites for output in rewrite.outputs)
+
+    noting.sent = sent
+    scene.adapter.faults.outcomes.append("unknown, lost")
+    scene.adapter.faults.outcomes.extend(["rejected"] * 30)
+    with pytest.raises(Unknown, match="orphans"):
+        scene.run(options=ONE_BY_ONE)
+    assert len(set(noting.tried)) > 1
+    assert scene.table.fingerprint() == before
+    assert scene.table.leftovers() == unsure, "the other files are gone"
+
+
+def test_an_error_of_every_group_does_not_hide_an_unknown_outcome() -> None:
+    scene = groups_apart(8)
+
+    scene.adapter = noting = _Noting(scene.table)
+    was_sent, read = threading.Event(), noting.read
+
+    def broken(task: MergeTask) -> Parts:
+        if len(scene.table.touched.data_reads) < 12:  # four groups of three files
+            return read(task)
+        assert was_sent.wait(60)
+        raise Unsupported("db.t", "variant")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noting, "read", broken)
+        noting.sent = lambda *_: was_sent.set()
+        scene.adapter.faults.outcomes.append("unknown, lost")
+        with pytest.raises(Unknown, match="orphans") as raised:
+            scene.run(options=ONE_BY_ONE)
+    assert isinstance(raised.value.__cause__, Unsupported)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -14,13 +16,15 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.merge.delete_files import merge_deletes
-from lakekeeper.engine.state.leases import registered
+from lakekeeper.engine.state.leases import SLOTS, VACUUM, Registration, register, registered
+from lakekeeper.engine.state.note_slots import slot_note
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import Conflict, Rejected
+from lakekeeper.errors import AdapterError, Conflict, Rejected
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.notes import MemoryNotes
 from lakekeeper.testing.runner import MemoryRunner
-from tests.engine.scene import Scene
+from tests.engine.scene import Scene, intent
 
 DAY = 24 * HOUR_MS
 
@@ -212,3 +216,86 @@ def test_a_cleanup_that_gives_up_is_settled_by_the_next_vacuum() -> None:
     table.later(5 * DAY)
     swept(table)
     assert intents(table) == []
+
+
+class _AtOnce(MemoryNotes):
+    """Notes whose readers of the last slot wait for one another: each has seen all slots before any writes."""
+
+    def __init__(self, table: MemoryTable, runs: int) -> None:
+        super().__init__(table)
+        self._barrier = Barrier(runs)
+
+    def read(self, name: str) -> str | None:
+        if name == slot_note("intents", SLOTS - 1):
+            self._barrier.wait(60)
+        return super().read(name)
+
+
+def test_runs_that_register_at_once_take_different_slots_of_ended_runs() -> None:
+    table, runs = MemoryTable("db.t", {"k": "int"}), 4
+    for number in range(SLOTS):
+        register(MemoryNotes(table), "db.t", intent(table, f"r-{number}", ended=True), clock(table))
+    notes = _AtOnce(table, runs)
+
+    def run(number: int) -> Registration:
+        return register(notes, "db.t", intent(table, f"new-{number}"), clock(table))
+
+    with ThreadPoolExecutor(runs) as pool:
+        taken = list(pool.map(run, range(runs)))
+    assert len({each.slot for each in taken}) == runs
+    for each in taken:
+        each.renew()
+        each.require()
+    live = {there.run_id for there in registered(MemoryNotes(table)).values() if not there.ended}
+    assert live == {f"new-{number}" for number in range(runs)}
+    assert len(intents(table)) == SLOTS
+
+
+def test_a_run_whose_slot_is_lost_before_its_first_write_registers_again() -> None:
+    table = MemoryTable("db.t", {"k": "int"})
+    notes = MemoryNotes(table)
+    run = register(notes, "db.t", intent(table), clock(table))
+    notes.replace(run.slot, intent(table, "other-1").to_json())
+    run.renew()
+    run.require()
+    assert {there.run_id for there in registered(notes).values()} == {"r-1", "other-1"}
+    notes.remove(run.slot)
+    run.renew()  # it has written, and half of its time has not passed
+    with pytest.raises(Rejected, match="the registration is gone"):
+        run.require()
+    table.later(DAY * 6 // 10)
+    with pytest.raises(Rejected, match="the registration is gone"):
+        run.renew()
+
+
+def test_a_vacuum_whose_list_was_taken_over_does_not_register_again() -> None:
+    table = MemoryTable("db.t", {"k": "int"})
+    notes = MemoryNotes(table)
+    run = register(notes, "db.t", intent(table, kind=VACUUM), clock(table))
+    notes.remove(run.slot)
+    with pytest.raises(Rejected, match="it deletes nothing more"):
+        run.renew()
+    assert intents(table) == []
+
+
+def test_a_run_that_cannot_read_its_slot_before_its_first_write_does_not_register_again_later() -> None:
+    """Files that it has written by then may be gone."""
+    table = MemoryTable("db.t", {"k": "int"})
+
+    class _Down(MemoryNotes):
+        down = False
+
+        def read(self, name: str) -> str | None:
+            if self.down:
+                raise AdapterError("503 Slow Down")
+            return super().read(name)
+
+    notes = _Down(table)
+    run = register(notes, "db.t", intent(table), clock(table))
+    notes.remove(run.slot)
+    notes.down = True
+    run.renew()
+    notes.down = False
+    table.later(DAY * 6 // 10)
+    with pytest.raises(Rejected, match="the registration is gone"):
+        run.renew()

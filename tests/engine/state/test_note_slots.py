@@ -8,7 +8,15 @@ from threading import Barrier
 
 import pytest
 
-from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
+from lakekeeper.engine.state.note_slots import (
+    claim,
+    filled,
+    in_parts,
+    part,
+    slot_note,
+    take_over,
+    write_parts,
+)
 from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.notes import MemoryNotes
@@ -34,6 +42,44 @@ def test_writers_that_race_get_different_slots() -> None:
         taken = list(pool.map(lambda n: claim(kept, slots, f"run {n}"), range(32)))
     assert sorted(str(slot) for slot in taken) == slots
     assert sorted(text for _, text in filled(kept, slots)) == sorted(f"run {n}" for n in range(32))
+
+
+def test_of_all_writers_that_saw_a_text_one_replaces_it_and_the_slot_has_its_text() -> None:
+    kept = notes()
+    kept.replace(SLOTS[0], "old")
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: take_over(kept, SLOTS[0], "old", f"run {n}"), range(32)))
+    assert sum(won) == 1
+    assert kept.table.notes == {SLOTS[0]: f"run {won.index(True)}"}
+
+
+def test_a_writer_that_saw_an_older_text_replaces_nothing() -> None:
+    kept = notes()
+    kept.replace(SLOTS[0], "old")
+    assert take_over(kept, SLOTS[0], "old", "run 1")
+    assert not take_over(kept, SLOTS[0], "old", "run 2")
+    kept.remove(SLOTS[0])
+    assert not take_over(kept, SLOTS[0], "run 1", "run 3")
+    assert kept.table.notes == {}
+
+
+class Failing(MemoryNotes):
+    """Notes whose replacements are written, but answered with an error."""
+
+    def replace(self, name: str, text: str) -> None:
+        super().replace(name, text)
+        raise AdapterError(f"{name}: 503 Slow Down")
+
+
+def test_while_a_write_may_still_arrive_no_other_writer_replaces_the_text() -> None:
+    kept = notes()
+    kept.replace(SLOTS[0], "old")
+    with pytest.raises(AdapterError, match="503"):
+        take_over(Failing(kept.table), SLOTS[0], "old", "run 1")
+    kept.replace(SLOTS[0], "old")  # as if the write were still on its way
+    assert not take_over(kept, SLOTS[0], "old", "run 2")
+    assert take_over(kept, SLOTS[0], "old", "run 1")
+    assert kept.table.notes == {SLOTS[0]: "run 1"}
 
 
 def test_a_long_list_is_read_back_from_its_parts() -> None:
