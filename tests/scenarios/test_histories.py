@@ -90,8 +90,10 @@ def test_no_history_loses_doubles_or_restores_a_row(seed: int) -> None:
         }
         policies = rng.choice([("ranges",), ("peaks",), ("sizes",), ("full",), ("ranges", "sizes")])
         try:
-            scene.run(*policies, observer=_rival(users, rng.choice([0, 0.1, 0.5])), final=rng.random() < 0.5,
-                      options=options)  # fmt: skip
+            report = scene.run(*policies, observer=_rival(users, rng.choice([0, 0.1, 0.5])), final=rng.random() < 0.5,
+                               options=options)  # fmt: skip
+            # The outcome of one part of a run may be unknown while others landed.
+            doubted |= any("is not known" in str(group.detail) for group in report.groups)
         except Unknown:
             doubted = True
         except (Conflict, Rejected):
