@@ -266,7 +266,9 @@ class ModelAdapter(MemoryAdapter):
         self._snapshots: dict[Any, Snapshot] = {}
 
     def attempt(self) -> Fault | None:
-        return self.fault
+        if self.fault is not None:
+            self.faults.outcomes.append(self.fault)
+        return super().attempt()
 
     def snapshot_of(self, node: Node, columns: Sequence[str] | None, where: str | None) -> Snapshot:
         """The snapshot of the table, which is set to ``node``."""
