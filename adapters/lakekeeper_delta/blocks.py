@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, make_blocks
+from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, Snapshot, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, arrow_type
 from lakekeeper.core.model.run_folders import NO_KEY
 from lakekeeper.errors import Unsupported
@@ -55,6 +55,21 @@ def read_blocks(log: Log, state: State, key: ClusterKey | None, found: Sequence[
         table = listed_by_spark(log, state, found)
     _refuse_foreign(log, table)
     return _made(log, state, key, found, table)
+
+
+def without_key(log: Log, state: State, blocks: BlockSet) -> Snapshot:
+    """The snapshot of a version with these blocks, under no key."""
+    return Snapshot(
+        table=log.name,
+        format="delta",
+        version=state.version,
+        table_uuid=state.table_uuid,
+        schema_id=state.schema_id,
+        key=None,
+        blocks=blocks,
+        complete=False,
+        properties=state.properties,
+    )
 
 
 def listed_by_spark(log: Log, state: State, found: Sequence[Found]) -> pa.Table:

@@ -18,7 +18,7 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
 from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
-from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.blocks import read_blocks, without_key
 from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.commit import attempt, commit_tags, preparing, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
@@ -58,7 +58,7 @@ class DeltaRestores:
         now = log.latest()
         states = [log.at(number, now.table_uuid) for number in (version - 1, version)]
         check(log.jvm, table_frame(log, states[0]), where, steady=True)
-        before, after = (_seen(log, state) for state in states)
+        before, after = (without_key(log, state, read_blocks(log, state, None, [])) for state in states)
         removed, added = differing(before, after)
         _refuse_returned(log, removed.blocks, after.blocks, version, now)
         first, second = (
@@ -120,20 +120,6 @@ class DeltaRestores:
         # All restores of an entry share the run id: whose commit a winner is, only its files show.
         version = attempt(log, transaction, now, actions, operation, tags, run_id, shared=True)
         return Commit(version, run_id, (), tuple(copies.rows))
-
-
-def _seen(log: Log, state: State) -> Snapshot:
-    return Snapshot(
-        table=log.name,
-        format="delta",
-        version=state.version,
-        table_uuid=state.table_uuid,
-        schema_id=state.schema_id,
-        key=None,
-        blocks=read_blocks(log, state, None, []),
-        complete=False,
-        properties=state.properties,
-    )
 
 
 def _carried(log: Log, now: State, since: int, run_id: str, *, done: bool) -> int | None:

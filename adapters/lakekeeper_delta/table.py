@@ -19,7 +19,7 @@ from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
 from lakekeeper_delta.block_refresh import refreshed_blocks
-from lakekeeper_delta.blocks import read_blocks
+from lakekeeper_delta.blocks import read_blocks, without_key
 from lakekeeper_delta.bloom_filters import DeltaBloomFilters
 from lakekeeper_delta.columnar import DeltaColumnar
 from lakekeeper_delta.columns import Found, resolve
@@ -160,18 +160,7 @@ class DeltaTable:
 
     def version(self) -> Snapshot:
         """The newest version without key and blocks. Lists the log's folder, but no data files."""
-        state = self.refuse_unsupported()
-        return Snapshot(
-            table=self.table,
-            format="delta",
-            version=state.version,
-            table_uuid=state.table_uuid,
-            schema_id=state.schema_id,
-            key=None,
-            blocks=no_blocks(),
-            complete=False,
-            properties=state.properties,
-        )
+        return without_key(self._log, self.refuse_unsupported(), no_blocks())
 
     def read(self, task: MergeTask) -> DataFrame:
         """The live rows of the task's inputs, with row ids if row tracking is enabled."""

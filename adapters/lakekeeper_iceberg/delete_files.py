@@ -23,7 +23,7 @@ from lakekeeper.spi import Tidied
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.commit import DeleteChange, Swapped, change_deletes, preparing
 from lakekeeper_iceberg.commit_attempts import Attempts
-from lakekeeper_iceberg.delete_crowds import crowded
+from lakekeeper_iceberg.delete_crowds import Place, crowded
 from lakekeeper_iceberg.delete_merge import Merge, merged
 from lakekeeper_iceberg.deletes import EQUALITY, MATCHED, target_of
 from lakekeeper_iceberg.listing import Listing, list_files
@@ -33,8 +33,6 @@ from lakekeeper_iceberg.staging import delete_own
 
 _NEVER = 2**63
 _SWAPS = 5  # attempts of one commit before the table is listed again
-
-Place = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)

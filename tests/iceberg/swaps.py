@@ -16,6 +16,12 @@ Act = Callable[[Any, Any, Any], None]
 """Receives the real operations, the metadata that the commit is based on, and the new metadata."""
 
 
+def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
+    """The swap lands, and its response is lost."""
+    real.commit(base, updated)
+    raise ConnectionResetError("reset by peer")
+
+
 class Swap:
     """A table's operations that act before the swap or replace it."""
 

@@ -23,7 +23,7 @@ from lakekeeper_iceberg.changes import sequence_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 from tests.iceberg.scene import Scene, delete_equal
-from tests.iceberg.swaps import Swaps, tampered
+from tests.iceberg.swaps import Swaps, landed_and_lost, tampered
 from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
@@ -187,10 +187,6 @@ def test_a_commit_to_a_branch_discards_no_output(scene: Scene, answer: str) -> N
 
 def test_an_unknown_outcome_deletes_nothing(scene: Scene) -> None:
     adapter, swaps, snapshot, made = prepared(scene)
-
-    def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
-        real.commit(base, updated)
-        raise ConnectionResetError("reset by peer")
 
     with swaps.acting(landed_and_lost), pytest.raises(Unknown):
         adapter.commit(made, snapshot, "run-1")

@@ -15,7 +15,7 @@ from lakekeeper_iceberg import delete_files as tidying
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import fill
 from tests.iceberg.scene import Scene, delete_equal
-from tests.iceberg.swaps import tampered
+from tests.iceberg.swaps import landed_and_lost, tampered
 from tests.iceberg.tidying import UPGRADE, delete_files, tidy, with_crowd
 
 pytestmark = pytest.mark.iceberg
@@ -96,10 +96,6 @@ def test_an_unknown_outcome_is_settled_by_the_run_id(scene: Scene) -> None:
     rows = scene.spark_rows()
     adapter, swaps = tampered(scene.spark, scene.sql)
     snapshot = adapter.snapshot()
-
-    def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
-        real.commit(base, updated)
-        raise ConnectionResetError("reset by peer")
 
     with swaps.acting(landed_and_lost), pytest.raises(Unknown):
         adapter.deletes.tidy(snapshot, "run-1")

@@ -23,7 +23,7 @@ from lakekeeper_iceberg.delete_files import dangling_deletes
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import dangling, fill, three_files
 from tests.iceberg.scene import Scene, add_position_delete, delete_equal, file_of
-from tests.iceberg.swaps import tampered
+from tests.iceberg.swaps import landed_and_lost, tampered
 from tests.iceberg.tidying import tidy
 from tests.observers import once_at
 from tests.rewrites import recluster
@@ -256,10 +256,6 @@ def test_an_unknown_outcome_deletes_nothing(scene: Scene) -> None:
     three_files(scene, 3)
     adapter, swaps = tampered(scene.spark, scene.sql)
     snapshot = adapter.snapshot()
-
-    def landed_and_lost(real: Any, base: Any, updated: Any) -> None:
-        real.commit(base, updated)
-        raise ConnectionResetError("reset by peer")
 
     with swaps.acting(landed_and_lost), pytest.raises(Unknown):
         delete(adapter, snapshot, "v = 'v1'")
