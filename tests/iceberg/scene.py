@@ -187,8 +187,8 @@ def add_position_delete(scene: Scene, path: str, position: int) -> None:
     table.newRowDelta().addDeletes(made.added[0]).commit()
 
 
-def add_positions(scene: Scene, path: str, positions: Sequence[int]) -> None:
-    """A position delete file of format version 2 for one data file, with these positions as they are given.
+def add_positions(scene: Scene, path: str, positions: Sequence[int], *more: str) -> None:
+    """A position delete file of format version 2 with these positions, as they are given, of one data file or several.
 
     Engines write one twice, e.g. a MERGE that matches a row twice; Iceberg's merge of delete files keeps both.
     """
@@ -200,7 +200,8 @@ def add_positions(scene: Scene, path: str, positions: Sequence[int]) -> None:
     builder = jvm.static("org.apache.iceberg.data.GenericFileWriterFactory", "builderFor")(table)
     place = files.newOutputFile(spec, file.partition()) if spec.isPartitioned() else files.newOutputFile()
     writer = builder.deleteFileFormat(parquet).build().newPositionDeleteWriter(place, spec, file.partition())
-    for position in positions:
-        writer.write(jvm.api.deletes.PositionDelete.create().set(path, position))
+    for named in sorted((path, *more)):
+        for position in positions:
+            writer.write(jvm.api.deletes.PositionDelete.create().set(named, position))
     writer.close()
     table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()

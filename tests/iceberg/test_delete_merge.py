@@ -148,11 +148,42 @@ def test_partition_wide_deletes_become_one_file_for_each_data_file_by_default(sc
     assert delete_files(scene) == [("PARQUET", 6)] * 2
 
 
+def two_files(scene: Scene) -> tuple[str, str]:
+    """The paths of two data files of forty rows."""
+    scene.create("k INT, v STRING", 2)
+    for start in (0, 40):
+        row = f"cast(id AS int), concat('v', id) FROM range({start}, {start + 40})"
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {row}")
+    return file_of(scene, "v9"), file_of(scene, "v49")
+
+
+def list_twice(scene: Scene, path: str) -> None:
+    """Append a data file of the table to it again."""
+    file = next(each for each in scene.data_files(scene.java()) if str(each.location()) == path)
+    scene.java().newAppend().appendFile(file).commit()
+
+
 def test_deletes_of_a_data_file_that_the_table_lists_twice_are_kept(scene: Scene) -> None:
     """They apply to its older entry alone, and a scan does not say to which one."""
-    file = with_crowd(scene).data_files(scene.java())[0]
-    scene.java().newAppend().appendFile(file).commit()
+    one, two = two_files(scene)
+    for i in range(6):
+        add_positions(scene, one, [i], two)
+    list_twice(scene, one)
     rows, files = scene.spark_rows(), delete_files(scene)
     adapter = scene.adapter()
     assert adapter.deletes.tidy(adapter.snapshot(), "run-0").version is None
-    assert (scene.spark_rows(), delete_files(scene)) == (rows, files)
+    assert scene.spark_rows() == rows
+    assert delete_files(scene) == files == [("PARQUET", 2)] * 6
+
+
+def test_deletes_of_other_data_files_are_merged_beside_one_that_the_table_lists_twice(scene: Scene) -> None:
+    one, two = two_files(scene)
+    for i in range(3):
+        add_positions(scene, one, [i])
+        add_positions(scene, two, [i])
+    list_twice(scene, one)
+    rows = scene.spark_rows()
+    adapter = scene.adapter()
+    assert adapter.deletes.tidy(adapter.snapshot(), "run-0").removed_delete_files == 3
+    assert delete_files(scene) == [("PARQUET", 1)] * 3 + [("PARQUET", 3)]
+    assert scene.spark_rows() == rows
