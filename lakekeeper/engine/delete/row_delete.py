@@ -54,6 +54,7 @@ def delete_rows(
     observer: Observer | None = None,
     clock: Clock | None = None,
     run_id: str | None = None,
+    attempt: Callable[[int], None] | None = None,
 ) -> DeleteReport:
     """Delete the rows that match ``where``, under the isolation level that the table asks for.
 
@@ -61,12 +62,12 @@ def delete_rows(
     level, rows that are appended meanwhile count as later. Raises the errors of the adapter before anything is
     written; Conflict naming the winner when the retries are used up; Rejected for a commit that failed, or if a vacuum
     may have taken the run for dead; Unknown with the run id if the log does not settle the outcome. Unless it is
-    Unknown, no row was deleted.
+    Unknown, no row was deleted. ``attempt`` is called with the number of rows before each attempt to commit.
     """
     run_id = run_id or new_run_id()
     session = session_of(table)
     events = Events(session.adapter.table, run_id, observer)
-    work = RowDelete(session, runner, where, options, run_id, events, clock or Clock())
+    work = RowDelete(session, runner, where, options, run_id, events, clock or Clock(), attempt)
     try:
         return work.run()
     except Halted as halted:
@@ -88,6 +89,7 @@ class _Part:
 class RowDelete:
     """One delete under way.
 
+    attempt    called with the number of rows before each attempt
     parts      what is deleted, in the order it was found
     made       all that was prepared, whether it is still valid or not; ``kept`` are positions to release
     over       concurrent commits that the delete was retried after, by version
@@ -104,6 +106,7 @@ class RowDelete:
     run_id: str
     events: Events
     clock: Clock
+    attempt: Callable[[int], None] | None = None
     parts: list[_Part] = field(default_factory=list)
     made: list[Prepared] = field(default_factory=list)
     kept: list[Held[Any]] = field(default_factory=list)
@@ -159,6 +162,8 @@ class RowDelete:
         prepared = [part.prepared for part in self.parts]
         if not any(each.rows for each in prepared):
             return None
+        if self.attempt is not None:
+            self.attempt(self._rows)
         self.events.emit("before_commit", attempt=self.loop.lost, rows=self._rows)
 
         def ready() -> None:

@@ -11,7 +11,6 @@ whose lease has expired never will, as such a run commits nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
+from lakekeeper.engine.retries import retried
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.trash import entries as trash_entries
@@ -60,10 +60,26 @@ def drop_rows(
         state=PENDING,
         run_id=new_run_id(),
     )
-    trash_entries.put(adapter, entry, options)
+    slot = trash_entries.put(adapter, entry, options)
+
+    def count(rows: int) -> None:
+        """Note the number before the commit: a restore compares it, and a run that dies could not note it later."""
+        nonlocal entry
+        if rows != entry.rows:
+            counted = replace(entry, rows=rows)
+            retried(lambda: trash_entries.change(adapter.notes, slot, entry, counted), clock)
+            entry = counted
+
     try:
         report = delete_rows(
-            session, runner, where, options, observer=observer, clock=clock, run_id=entry.run_id
+            session,
+            runner,
+            where,
+            options,
+            observer=observer,
+            clock=clock,
+            run_id=entry.run_id,
+            attempt=count,
         )
     except Unknown:
         raise
@@ -76,21 +92,18 @@ def drop_rows(
             if all(each.name != entry.name for each in trash_entries.entries(adapter).values()):
                 # Another session took this run for dead: its entry holds the version before the drop again.
                 trash_entries.put(adapter, entry, options)
-            settle_drops(adapter, options, clock.now_ms(), {entry.run_id: report.deleted_rows_count})
+            settle_drops(adapter, options, clock.now_ms())
         else:
             trash_entries.forget(adapter, entry.name)
     return report
 
 
-def settle(
-    adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
-) -> None:
+def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
     """Update the trash to what the log shows of drops and restores; reads nothing if all of them are settled.
 
-    ``rows`` are numbers of deleted rows by run id, for the entries. Raises AdapterError or NotFound if the log or the
-    storage does not respond.
+    Raises AdapterError or NotFound if the log or the storage does not respond.
     """
-    settle_drops(adapter, options, now_ms, rows)
+    settle_drops(adapter, options, now_ms)
     for entry in trash_entries.entries(adapter).values():
         if entry.state == RESTORING:
             changes = since(adapter, entry.since, entry)
@@ -98,9 +111,7 @@ def settle(
                 trash_entries.forget(adapter, entry.name)
 
 
-def settle_drops(
-    adapter: Adapter[Any], options: Options, now_ms: int, rows: Mapping[str, int] | None = None
-) -> None:
+def settle_drops(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
     """Like :func:`settle`, for drops alone."""
     for slot, entry in trash_entries.entries(adapter).items():
         if entry.state != PENDING:
@@ -112,8 +123,7 @@ def settle_drops(
             continue
         version = changes.landed(entry.run_id)
         if version is not None:
-            counted = (rows or {}).get(entry.run_id, 0)
-            trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version, counted))
+            trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version))
         elif not changes.obstacle and not alive:
             trash_entries.forget(adapter, entry.name)
 
@@ -140,11 +150,11 @@ def restore_run(entry: TrashEntry) -> str:
     return f"{entry.name}-restore"
 
 
-def _dropped(entry: TrashEntry, changes: Changes, version: int, rows: int) -> TrashEntry:
+def _dropped(entry: TrashEntry, changes: Changes, version: int) -> TrashEntry:
     """The entry of a delete that has happened: rows added before it are in the version that it was based on."""
     upon = entry.version
     for winner in changes.winners:
         if winner.version == version:
             break
         upon = winner.version
-    return replace(entry, state=DROPPED, version=upon, dropped=version, rows=rows)
+    return replace(entry, state=DROPPED, version=upon, dropped=version)

@@ -46,12 +46,8 @@ def dropped_rows(
     matched = hits.per_file if hits else {}
     if any(matched.get(path, 0) != rows for path, rows in stayed.items()):
         raise other_rows(adapter, entry, "some of them are still in the table")
-    rest = [path for path in rest if path not in stayed]
-    if not entry.rows:  # the drop died: the log alone has its number of rows
-        removed = _removed(then, after)
-        if any(removed.get(path, matched.get(path, 0)) != matched.get(path, 0) for path in rest):
-            raise other_rows(adapter, entry, "it removed others")
     if stayed:
+        rest = [path for path in rest if path not in stayed]
         hits = search(then, rest) if rest else None
     return DroppedRows(then, whole, hits)
 
@@ -65,16 +61,3 @@ def other_rows(adapter: Adapter[Any], entry: TrashEntry, why: str) -> Unsupporte
         f"entry '{entry.name}' is kept. Restore it in a session with the time zone and the other SQL settings of the "
         f"drop, or read the dropped rows from version {entry.version}",
     )
-
-
-def _removed(then: Snapshot, after: Snapshot) -> dict[str, int]:
-    """The number of rows that left each file that is in both, where the log has both numbers."""
-    before, later = (
-        dict(zip(each.blocks.path.to_pylist(), each.blocks.live_rows.tolist(), strict=True))
-        for each in (then, after)
-    )
-    return {
-        path: before[path] - rows
-        for path, rows in later.items()
-        if path in before and min(rows, before[path]) >= 0
-    }

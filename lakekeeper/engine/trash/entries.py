@@ -50,7 +50,7 @@ class TrashEntry:
     are notes of moves.
 
     Of a partition: its ``state``, the ``run_id`` of the delete, the version that it made (``dropped``), the number of
-    its ``rows`` where it is known, and the version that was current when its restore began (``since``).
+    ``rows`` of its last attempt, and the version that was current when its restore began (``since``).
     """
 
     name: str
@@ -115,23 +115,24 @@ class TrashFolder:
         return self.storage.move({file.path: self._targets[file.path] for file in files})
 
 
-def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> None:
-    """Write an entry to a free slot. If no slot is free, delete the expired entries first.
+def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> str:
+    """Write an entry to a free slot, and return the slot. If none is free, delete the expired entries first.
 
     Raises AdapterError if no slot becomes free.
     """
     text = json.dumps(asdict(entry))
-    if claim(adapter.notes, _slots(), text) is not None:
-        return
+    if (slot := claim(adapter.notes, _slots(), text)) is not None:
+        return slot
     vacuum = options.vacuum
     with suppress(LakekeeperError):  # the error below says more about this call
         for _ in empty(adapter, vacuum.trash_retention_ms, entry.at_ms, vacuum.allowed_locations):
             pass
-    if claim(adapter.notes, _slots(), text) is None:
+    if (slot := claim(adapter.notes, _slots(), text)) is None:
         raise AdapterError(
             f"{adapter.table}: the trash holds {SLOTS} entries, none of which may be deleted yet; nothing was deleted. "
             "Call empty_trash(all_entries=True), or vacuum without the trash"
         )
+    return slot
 
 
 def change(notes: Notes, slot: str, entry: TrashEntry, changed: TrashEntry) -> None:

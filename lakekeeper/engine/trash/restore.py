@@ -273,7 +273,7 @@ class _Restore:
                 f"{adapter.table}: the drop of the entry '{entry.name}' removed {expected:,} rows, but {read:,} were "
                 "read to be restored; nothing was committed"
             )
-        # A drop that died has no number: it removed some rows, else it would have left no entry.
+        # Entries of earlier releases have no number if the drop died: it removed some rows, else it left no entry.
         if exact and read != (entry.rows or max(read, 1)):
             removed = f"{entry.rows:,}" if entry.rows else "some"
             raise other_rows(adapter, entry, f"{read:,} match, and it removed {removed}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from lakekeeper.errors import (
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.notes import MemoryNotes
 from tests.engine.scene import Scene
 from tests.engine.trash.partitions import (
     DAY,
@@ -205,6 +207,46 @@ def test_a_drop_whose_entry_is_gone_gets_it_again(monkeypatch: pytest.MonkeyPatc
     assert (entry.state, entry.rows) == ("dropped", 2)
     back(scene)
     assert rows(scene) == before
+
+
+def test_a_drop_notes_how_many_rows_each_attempt_removes(scene: Scene) -> None:
+    noted: list[int] = []
+
+    def observe(phase: str, facts: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            noted.append(bin_of(scene)[0].rows)
+            if len(noted) == 1:
+                scene.table.append([{"day": 1, "k": 5}])
+        if phase == "committed":
+            crash()
+
+    with pytest.raises(Crash):
+        drop(scene, "k < 12", observer=observe)
+    assert noted == [2, 3]
+    assert back(scene).rows == 3
+
+
+@pytest.mark.parametrize("failures", [1, 99])
+def test_a_drop_whose_number_of_rows_cannot_be_noted_deletes_nothing(
+    monkeypatch: pytest.MonkeyPatch, scene: Scene, failures: int
+) -> None:
+    """One failed write costs a pause."""
+    before, left = rows(scene), iter(range(failures))
+    replace = MemoryNotes.replace
+
+    def failing(self: MemoryNotes, name: str, text: str) -> None:
+        if name.startswith("trash/") and next(left, None) is not None:
+            raise AdapterError("503")
+        replace(self, name, text)
+
+    monkeypatch.setattr(MemoryNotes, "replace", failing)
+    if failures > 1:
+        with pytest.raises(AdapterError, match="503"):
+            drop(scene, "k < 12")
+        assert (rows(scene), bin_of(scene), scene.table.leftovers()) == (before, [], set())
+        return
+    drop(scene, "k < 12")
+    assert [entry.rows for entry in bin_of(scene)] == [2]
 
 
 def test_a_vacuum_keeps_the_files_that_a_restore_needs() -> None:
