@@ -13,6 +13,7 @@ from typing import Any
 
 from lakekeeper.errors import NotFound, reason
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta import session_confs
 from lakekeeper_delta.features import refusals
 from lakekeeper_delta.shims import shim_of
 
@@ -229,7 +230,7 @@ class Log:
         return self.jvm.dataframe(self._reading(frame._jdf, location, relation.options()))
 
     def _reading(self, frame: Any, location: Any, options: Any) -> Any:
-        """The scan of a frame with another index and other options.
+        """The scan of a frame with another index and other options, under the confs of ``session_confs``.
 
         The analyzer adds the padding of CHAR columns above the relation, and adds it again here.
         """
@@ -242,7 +243,7 @@ class Log:
             relation.bucketSpec(),
             relation.fileFormat(),
             options,
-            relation.sparkSession(),
+            session_confs.reading(relation.sparkSession()),
         )
         return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, made), frame.sparkSession())
 

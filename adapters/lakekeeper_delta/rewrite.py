@@ -13,7 +13,7 @@ from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
-from lakekeeper_delta import partition_values
+from lakekeeper_delta import partition_values, session_confs
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.native import Log, State
@@ -28,14 +28,6 @@ _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _CODEC_PROPERTY = "delta.parquet.compression.codec"
 _UNLIMITED = (1 << 63) - 1  # rows a file; Spark counts them in a long
 _SLACK = 1.1  # ranges cut by statistics are uneven: some slack avoids a tiny last file in each
-
-# Only in the session that writes. Without concurrent writers Spark may sort rows by the partition again, and such a
-# sort does not preserve the order of equal values once it spills.
-_WRITE_CONF = {
-    "spark.sql.maxConcurrentOutputFileWriters": "1",
-    "spark.databricks.delta.stats.collect": "true",
-    "spark.sql.files.maxRecordsPerFile": "0",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +112,7 @@ def write_files(
     log has them.
     """
     options = {"maxRecordsPerFile": str(rows_per_file), "compression": chosen_codec(log, state) or "zstd"}
-    session = _write_session(log)
+    session = session_confs.writing(log.jvm.session)
     with log.jvm.active(session):
         dataset = log.jvm.rows_of_plan(rows._jdf.queryExecution().analyzed(), session)
         chosen = log.delta.DeltaOptions(log.jvm.map(options), session.sessionState().conf())
@@ -230,14 +222,6 @@ def chosen_codec(log: Log, state: State) -> str | None:
         return state.properties[_CODEC_PROPERTY]
     conf = log.jvm.session.sessionState().conf()
     return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else None
-
-
-def _write_session(log: Log) -> Any:
-    """A clone of the session with our own settings: the user's session is unchanged."""
-    session = log.jvm.session.cloneSession()
-    for key, value in _WRITE_CONF.items():
-        session.conf().set(key, value)
-    return session
 
 
 def discard(log: Log, paths: Iterable[str]) -> None:
