@@ -4,7 +4,7 @@
       ▼                   ▼
     … 8  9 │ 10 11 12 │ 13 ?       10 to 12 are cached: the next call reads 13 alone
 
-Each call checks the file of the newest known commit. If it differs, the log may be another table's.
+Each call checks the file of the newest known commit. If it differs, the log is another table's, and none is known.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 RUN_TAG = "lakekeeper.run"
+_Status = tuple[int, int, int]
+"""Version, modification time and size of a commit file."""
 LARGE = 1 << 20
 """Commits of more bytes are not read into the driver as a whole."""
 _REMEMBERED = 4096  # commits; older ones are read again when needed
@@ -73,8 +75,8 @@ class Commits:
         self._canonical = of_log(log)
         self._lock = Lock()
         self._known: dict[int, Since] = {}
-        # Version, modification time and size of the newest commit file.
-        self._anchor: tuple[int, int, int] | None = None
+        self._statuses: dict[int, _Status] = {}  # of the known commits
+        self._anchor: _Status | None = None  # of the newest commit, which may not be read yet
 
     def newest(self, read: Callable[[], State]) -> int | None:
         """The newest version, probed from the one that ``read`` returns; None if the log may be another table's."""
@@ -87,8 +89,7 @@ class Commits:
                 if anchor is None or anchor[1] // 1000 != made // 1000:
                     return None
             elif self._status(anchor[0]) != anchor:
-                self._anchor = None
-                self._known.clear()
+                self._forget()
                 return None
             while self._files.exists(self._place(anchor[0] + 1)):
                 following = self._status(anchor[0] + 1)
@@ -101,32 +102,40 @@ class Commits:
     def between(self, log: Log, after: int, upto: int) -> Since:
         """The commits ``after`` < version ≤ ``upto``. Raises NotFound if log cleanup has removed one of them."""
         with self._lock:
-            large = []
-            for version in range(after + 1, upto + 1):
-                if version not in self._known:
-                    small = self._small(log, version)
-                    if small is None:
-                        large.append(version)
-                    else:
-                        self._known[version] = small
+            self._check()
+            large = [version for version in range(after + 1, upto + 1) if not self._read(log, version)]
             if large:
-                self._known.update(_by_job(log, range(large[0], large[-1] + 1), self._canonical))
+                versions = range(large[0], large[-1] + 1)
+                for version in versions:
+                    self._statuses[version] = self._require_status(log, version)
+                self._known.update(_by_job(log, versions, self._canonical))
             found = [self._known[version] for version in range(after + 1, upto + 1)]
             for version in sorted(self._known)[:-_REMEMBERED]:
-                del self._known[version]
+                del self._known[version], self._statuses[version]
         return _joined(found)
 
     def small(self, log: Log, versions: range) -> tuple[Winner, ...]:
         """The newest commits of a range, as far back as they are small. Raises NotFound if log cleanup removed one."""
         found: list[Winner] = []
         with self._lock:
+            self._check()
             for version in reversed(versions):
-                since = self._known.get(version) or self._small(log, version)
-                if since is None:
+                if not self._read(log, version):
                     break
-                self._known[version] = since
-                found[:0] = since.winners
+                found[:0] = self._known[version].winners
         return tuple(found)
+
+    def _check(self) -> None:
+        """Forget all commits if the newest known one is not that of the log any more."""
+        if self._known:
+            newest = max(self._known)
+            if self._status(newest) != self._statuses[newest]:
+                self._forget()
+
+    def _forget(self) -> None:
+        self._anchor = None
+        self._known.clear()
+        self._statuses.clear()
 
     def statuses(self, log: Log, versions: range) -> list[Any]:
         """The FileStatus of each commit. Raises NotFound if log cleanup has removed one."""
@@ -140,13 +149,15 @@ class Commits:
                 raise _gap(log, version) from error
             raise
 
-    def _small(self, log: Log, version: int) -> Since | None:
-        place = self._place(version)
+    def _read(self, log: Log, version: int) -> bool:
+        """Read a commit unless it is known; false if it is large."""
+        if version in self._known:
+            return True
+        status = self._require_status(log, version)
+        if status[2] > LARGE:
+            return False
         try:
-            size = int(self._files.getFileStatus(place).getLen())
-            if size > LARGE:
-                return None
-            stream = self._files.open(place)
+            stream = self._files.open(self._place(version))
             try:
                 text = str(self._text.toString(stream, self._utf8))
             finally:
@@ -156,21 +167,29 @@ class Commits:
                 raise _gap(log, version) from error
             raise
         try:
-            return parsed(version, text, self._canonical)
+            self._known[version] = parsed(version, text, self._canonical)
         except MALFORMED as error:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r})"
             ) from error
+        self._statuses[version] = status
+        return True
 
-    def _status(self, version: int) -> tuple[int, int, int] | None:
+    def _require_status(self, log: Log, version: int) -> _Status:
+        return _status_of(version, self._there(log, version))
+
+    def _status(self, version: int) -> _Status | None:
         place = self._place(version)
         if not self._files.exists(place):
             return None
-        status = self._files.getFileStatus(place)
-        return version, int(status.getModificationTime()), int(status.getLen())
+        return _status_of(version, self._files.getFileStatus(place))
 
     def _place(self, version: int) -> Any:
         return self._path(self._log_path, f"{version:020d}.json")
+
+
+def _status_of(version: int, status: Any) -> _Status:
+    return version, int(status.getModificationTime()), int(status.getLen())
 
 
 commits_of = PerLog(Commits)

@@ -38,9 +38,10 @@ class Lake:
         partitioned: str = "",
         properties: dict[str, str] | None = None,
         location: Path | None = None,
+        name: str = "",
     ) -> str:
-        """Create an empty table, at the catalog's location unless one is given; return its name."""
-        name = f"{'ice' if self.iceberg else 'spark_catalog'}.formats.t{next(_NUMBER)}"
+        """Create an empty table, at the catalog's location and under a new name unless given; return its name."""
+        name = name or f"{'ice' if self.iceberg else 'spark_catalog'}.formats.t{next(_NUMBER)}"
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
         given = dict(properties or {})
         if self.iceberg:
