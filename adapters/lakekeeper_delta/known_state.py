@@ -42,15 +42,15 @@ class Parts:
     """The live files of a version: those of ``base`` that are not ``touched``, and those of ``tail``.
 
     Both are Snapshot objects; without a tail, ``base`` has all files. ``kept`` is whether Delta does not know the base.
-    ``tail`` has no metadata: of its methods, only those that list files work. ``found`` are results of filters, by the
-    session's time zone and their text.
+    ``tail`` has no metadata: of its methods, only those that list files work. ``found`` has the files that the last
+    look found for a predicate. Only the call of that look uses them: a function may mean something else in the next.
     """
 
     base: Any
     kept: bool = False
     tail: Any = None
     touched: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
-    found: OrderedDict[tuple[str, str], pa.Array] = field(default_factory=OrderedDict)
+    found: dict[tuple[str, str], pa.Array] = field(default_factory=dict)
 
     def untouched(self, paths: pa.Array) -> pa.Array:
         """Those of ``paths`` that no commit after the base touched."""

@@ -25,9 +25,6 @@ _DECIMAL = re.compile(r'"decimal\((\d+),')
 _DIGITS = 15
 """Digits of a decimal that a double keeps: some writers, delta-rs among them, record the bounds of one as a double."""
 
-_EXPRESSION_ID = re.compile(r"#\d+L?")
-_KEPT = 4  # results of predicates for each version
-
 
 def matching(log: Log, state: State, where: str) -> pa.Array | None:
     """Paths of all files of ``state`` that may contain a row for which ``where`` is true; None for all.
@@ -41,7 +38,7 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
             scan = _planned(log, table_frame(log, state).where(where))
             return None if scan is None else _paths(log, scan.files()) if scan else _NOTHING
         scan = _planned(log, _without_files(log, state).where(where))
-        return None if scan is None else _passing(log, parts, scan)
+        return None if scan is None else _candidates(log, parts, scan, _meaning(log, where))
     except Exception as error:
         chain = causes(error)
         text = (chain[0][1] if chain else str(error)).strip().splitlines()
@@ -73,7 +70,9 @@ def covered(log: Log, state: State, where: str, paths: Collection[str]) -> froze
     if some is None:
         return frozenset()
     # A file in which no row can match is not covered: only the candidates are searched for rows that do not match.
-    candidates = _passing(log, parts, some)
+    meaning = _meaning(log, where)
+    known = parts.found.get(meaning)
+    candidates = _candidates(log, parts, some, meaning) if known is None else known
     left = _selected(log, parts, [some, others]) if some and others else _NOTHING
     return frozenset(paths) & set(candidates.to_pylist()) - set(left.to_pylist())
 
@@ -84,18 +83,17 @@ def _is_exact(kind: str) -> bool:
     return kind in _EXACT if decimal is None else int(decimal[1]) <= _DIGITS
 
 
-def _passing(log: Log, parts: Parts, scan: Any) -> pa.Array:
-    """The files that the filters of a scan may match, found once for a version."""
-    if not scan:
-        return _NOTHING
-    # The text of a filter does not suffice: it prints times in the zone of the session.
-    zone = str(log.jvm.session.conf().get("spark.sql.session.timeZone"))
-    filters = _EXPRESSION_ID.sub("", str(scan.allFilters().toSeq()))
-    if (zone, filters) not in parts.found:
-        parts.found[zone, filters] = _selected(log, parts, [scan])
-        while len(parts.found) > _KEPT:
-            parts.found.popitem(last=False)
-    return parts.found[zone, filters]
+def _meaning(log: Log, where: str) -> tuple[str, str]:
+    """A predicate and all confs of the session, on which its meaning may depend."""
+    return where, str(log.jvm.session.sessionState().conf().getAllConfs().toString())
+
+
+def _candidates(log: Log, parts: Parts, scan: Any, meaning: tuple[str, str]) -> pa.Array:
+    """The files that the filters of a scan may match, which are kept until the next look for any."""
+    paths = _selected(log, parts, [scan]) if scan else _NOTHING
+    parts.found.clear()
+    parts.found[meaning] = paths
+    return paths
 
 
 def _selected(log: Log, parts: Parts, scans: Sequence[Any]) -> pa.Array:
