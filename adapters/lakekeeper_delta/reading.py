@@ -42,7 +42,7 @@ def read_history(log: Log, disk: Disk, since: int | None, searched: Collection[s
 
     Raises AdapterError for a gap or for text that cannot be parsed; Unsupported for a feature that is not allowed.
     """
-    state = _trusted(log, disk)
+    state = trusted(log, disk)
     for _ in range(_TRIES):
         check(log.name, state.reader, state.writer, state.features, state.properties)
         journal = _read(log, disk, state, since, searched)
@@ -82,7 +82,7 @@ def actions_of(disk: Disk, version: int) -> list[dict[str, Any]]:
     return _parsed(disk.lines(commit_file(disk, version)))
 
 
-def _trusted(log: Log, disk: Disk) -> State:
+def trusted(log: Log, disk: Disk) -> State:
     """The state in memory if its commit file is unchanged, else a fresh one."""
     state = log.in_memory()
     info = disk.status(commit_file(disk, state.version))

@@ -32,7 +32,7 @@ from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.live_adds import live_bytes
 from lakekeeper_delta.native import Log, State
-from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history
+from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history, trusted
 
 USUAL_AGE_MS = 168 * HOUR_MS
 LOG_FOLDER = "_delta_log"
@@ -216,9 +216,8 @@ class DeltaStorage:
     def newest(self) -> State:
         """The newest version: the snapshot that Delta has in memory if it is current, else a fresh one, which lists."""
         with self._answering("its log"):
-            state = self._log.in_memory()
-            there = self._disk.status(commit_file(self._disk, state.version)) is not None
-            if there and newest_after(self._log, self._disk, state.version) == state.version:
+            state = trusted(self._log, self._disk)
+            if newest_after(self._log, self._disk, state.version) == state.version:
                 return state
         return self._log.latest()
 

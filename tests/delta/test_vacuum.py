@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from delta.tables import IdentityGenerator
+from deltalake import write_deltalake
 
 import lakekeeper as lk
 from lakekeeper.core.units import HOUR_MS
@@ -42,6 +44,19 @@ def worked(scene: Scene) -> Scene:
     )
     recluster(scene)
     return scene
+
+
+def test_another_table_with_as_many_versions_is_not_taken_for_the_one_in_memory(scene: Scene) -> None:
+    """Its properties are those of the table that is there, whoever created it."""
+    scene.create("k BIGINT").run("INSERT INTO {t} VALUES (1)")
+    storage = scene.adapter().storage
+    before = storage.newest()
+    shutil.rmtree(scene.path)
+    for k in (2, 3):
+        write_deltalake(scene.path, pa.table({"k": [k]}), mode="append")
+    now = storage.newest()
+    assert now.version == before.version == 1
+    assert now.table_uuid != before.table_uuid
 
 
 def test_vacuum_deletes_what_no_kept_version_reads_without_a_list_call(worked: Scene) -> None:
