@@ -79,6 +79,17 @@ class Iceberg(BulkJvm):
         )
         return self.load(name.sql)
 
+    def is_replaced(self, table: Any) -> bool:
+        """Whether a table in a Hadoop catalog was created again under its name, with as many versions.
+
+        HadoopTableOperations reads a version by its number alone, and so goes on with that of the old table.
+        """
+        operations = table.operations()
+        if str(operations.getClass().getName()) != _DIRECTORY:
+            return False
+        current, parser = operations.current(), self.static(_ICEBERG + "TableMetadataParser", "read")
+        return str(parser(table.io(), str(current.metadataFileLocation())).uuid()) != str(current.uuid())
+
     def has_missed_a_version(self, operations: Any) -> bool:
         """Whether a Hadoop catalog's table operations skipped a version that they failed to read.
 

@@ -268,13 +268,14 @@ class IcebergTable:
         return counted
 
     def write(self, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
-        table = self._jvm.pinned(self._table)
-        order = self._order(self._metadata())
+        with self._lock:
+            staged = self._staged[task.id][-1] if task.id in self._staged else None
+        # The table as it was read: Spark matches columns by name, and a name may mean another column by now.
+        table = staged.table if staged else self._jvm.pinned(self._table)
+        order = self._order(table.operations().current())
         sort_order = int(order["order-id"]) if keys.sorts_by(order, task.key) else None
         run = run_folder(task.table_uuid, run_id)
         files, outputs = staging.write_staged(self._jvm, table, rows, task, run, sort_order)
-        with self._lock:
-            staged = self._staged[task.id][-1] if task.id in self._staged else None
         read = self._rows_read(staged, sum(o.rows for o in outputs)) if staged else None
         return Rewrite(task, outputs, read, native=files, run_id=run_id)
 
@@ -435,6 +436,8 @@ class IcebergTable:
                 raise NotFound(self.table, "no such Iceberg table")
             if self._jvm.has_missed_a_version(self._table.operations()):
                 raise AdapterError(f"{self.table}: its newest metadata could not be read earlier")
+            if self._jvm.is_replaced(self._table):
+                self._table = self._jvm.reload(self._name)
         except Exception as first:
             if (known := refused(self.table, first)) is not None:
                 raise known from first  # Iceberg has already retried for a minute and a half

@@ -47,7 +47,7 @@ def worked(scene: Scene) -> Scene:
 
 
 def test_another_table_with_as_many_versions_is_not_taken_for_the_one_in_memory(scene: Scene) -> None:
-    """Its properties are those of the table that is there, whoever created it."""
+    """Its properties are those of the table that exists, not of the one in memory."""
     scene.create("k BIGINT").run("INSERT INTO {t} VALUES (1)")
     storage = scene.adapter().storage
     before = storage.newest()

@@ -295,6 +295,28 @@ def test_tables_without_a_namespace_are_listed() -> None:
         list(catalogs.identifiers(jvm, Nested(down=True)))
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["one Table object", "a new one"])
+def test_another_table_in_a_directory_with_as_many_versions_is_seen(spark: SparkSession, kept: bool) -> None:
+    """Loss L107: Iceberg reads a version by its number alone; the next commit brought the metadata of the old back."""
+    elsewhere = Scene(spark.newSession(), "hdp")
+    elsewhere.spark.sql("CREATE NAMESPACE IF NOT EXISTS hdp.db")
+
+    def create(*keys: int) -> None:
+        elsewhere.create("k INT").run(*(f"INSERT INTO {{t}} VALUES ({k})" for k in keys))
+
+    create(1, 2)
+    table = lk.table(spark, elsewhere.sql)
+    table.compact(dry_run=True)
+    elsewhere.run("DROP TABLE {t} PURGE")
+    create(101, 102)
+    if not kept:
+        table = lk.table(spark, elsewhere.sql)
+    table.cluster_by("k")
+    assert table.delete("k = 101").deleted_rows_count == 1
+    reader = Scene(spark.newSession(), "hdp", elsewhere.name)
+    assert [row.k for row in reader.spark.table(reader.sql).collect()] == [102]
+
+
 @pytest.mark.parametrize(
     "kind, listed",
     [
