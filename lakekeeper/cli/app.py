@@ -394,8 +394,8 @@ def doctor(
 ) -> int:
     """Check this machine and a Spark session.
 
-    Checks Java, versions and write access, and in a session also jars, extensions and catalogs. Prints a remedy for
-    each problem. The exit code is 1 if a check fails.
+    Checks Java, versions and the workers' Python; with a session also jars, extensions, catalogs and write access to
+    the warehouse. Prints a remedy for each problem. The exit code is 1 if a check fails.
     """
     from lakekeeper.spark.doctor import examine
 

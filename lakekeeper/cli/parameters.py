@@ -25,7 +25,11 @@ Policy = Annotated[
     typer.Option(metavar="NAME,…", help="Policies, applied in order; overrides the command's default."),
 ]
 Budget = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Limit on the data to rewrite: 10GB, 512MiB or bytes.")
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Limit on the data to rewrite: 10GB, 512MiB or bytes. The first group may exceed it.",
+    ),
 ]
 Given = Annotated[
     list[str] | None,

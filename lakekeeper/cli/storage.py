@@ -65,8 +65,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     shared_with: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="V|TABLE",
-            help="A version to keep, or a clone that uses this table's files. Repeatable.",
+            metavar="TABLE",
+            help="A table that uses files of this one, such as a shallow clone; they are kept. Repeatable.",
         ),
     ] = None,
     to_trash: Annotated[
