@@ -153,7 +153,7 @@ class Table:
     def clustering_depth(
         self, columns: Sequence[str] | str | None = None, *, where: str | Column | None = None
     ) -> float:
-        """Average depth; 1.0 is perfect, 0.0 means an empty table. See :meth:`clustering_information`."""
+        """Average depth per block: 1.0 is perfect, 0.0 means an empty table. See :meth:`clustering_information`."""
         return self.clustering_information(columns, where=where).average_depth
 
     def blocks(self) -> DataFrame:

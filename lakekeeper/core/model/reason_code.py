@@ -77,7 +77,10 @@ class Code(str, Enum):
 
     # ranges, peaks
     DEEP = "deep", "{files:count file} of level {level} overlap, depth up to {depth}"
-    SHALLOW = "shallow", "average depth of its level is {depth:.2f}, merged above {threshold:g}"
+    SHALLOW = (
+        "shallow",
+        "its level has depth {depth:.2f} per overlapping point, merged above {threshold:g}",
+    )
     DEEPER_LEVEL_FIRST = "deeper_level_first", "waits for a deeper level of its partition"
     NO_ROOM = "no_room", "a merge with any neighbour would exceed the group limits"
     DEEPER_RANGE_FIRST = "deeper_range_first", "other key ranges of its level are deeper"
