@@ -18,11 +18,18 @@ Where = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help="Cluster key, one to four columns; overrides the table's own."),
+    typer.Option(
+        metavar="A,B",
+        help="Cluster key: one to four columns, or a curve such as 'hilbert(A,B)'; overrides the table's own.",
+    ),
 ]
 Policy = Annotated[
     str | None,
-    typer.Option(metavar="NAME,…", help="Policies, applied in order; overrides the command's default."),
+    typer.Option(
+        metavar="NAME,…",
+        help="Policies in order of application: adaptive, ranges, peaks, sizes, deletes, universal, full. Default: "
+        "the command's own.",
+    ),
 ]
 Budget = Annotated[
     str | None,
@@ -33,7 +40,7 @@ Budget = Annotated[
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Set an option of lakekeeper. Repeatable."),
+    typer.Option("--option", metavar="KEY=VALUE", help="Set a lakekeeper option. Repeatable."),
 ]
 Queries = Annotated[
     list[str] | None,
