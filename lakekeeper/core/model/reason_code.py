@@ -62,11 +62,11 @@ class Code(str, Enum):
     PART_OF_MERGE = "part_of_merge", "one part of a merge that is too large for one group"
     NOT_DUE = (
         "not_due",
-        "overlap pays for a merge within {within_ms:ms} at {queries_per_hour:,.3g} queries/h",
+        "overlap will pay for a merge within {within_ms:ms} at {queries_per_hour:,.3g} queries/h",
     )
     NOT_DUE_SOON = (
         "not_due_soon",
-        "overlap does not pay for a merge within a year at {queries_per_hour:,.3g} queries/h",
+        "overlap will not pay for a merge within a year at {queries_per_hour:,.3g} queries/h",
     )
     NO_GAIN = "no_gain", "a merge would not reduce what queries read"
     KEY_NOT_FILTERED = "key_not_filtered", "no query filters on the key ({key})"
