@@ -153,7 +153,7 @@ class Table:
     def clustering_depth(
         self, columns: Sequence[str] | str | None = None, *, where: str | Column | None = None
     ) -> float:
-        """Average depth; 1.0 is perfect, 0.0 means an empty table. See :meth:`clustering_information`."""
+        """Average depth per block: 1.0 is perfect, 0.0 means an empty table. See :meth:`clustering_information`."""
         return self.clustering_information(columns, where=where).average_depth
 
     def blocks(self) -> DataFrame:
@@ -256,10 +256,13 @@ class Table:
     ) -> MergeReport:
         """Merge blocks whose key ranges overlap, so that queries on the key read fewer files.
 
-        ``where`` (Spark SQL, or a Spark ``Column``, over the table's columns) selects every file that may hold a match.
-        ``final`` repeats until the thresholds are met. ``budget_bytes`` limits the bytes rewritten. ``observer`` is
-        called at each phase; ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any
-        write, and CommitError after.
+        ``columns`` replace the table's own key for this call; text may name a layout, ``"hilbert(a, b)"``. ``where``
+        (Spark SQL, or a Spark ``Column``, over the table's columns) selects every file that may hold a match.
+        ``policy`` names one or several policies, applied in order. ``budget_bytes`` limits the bytes rewritten, except
+        for the first group. ``final`` repeats rounds until nothing exceeds the thresholds. ``dry_run`` returns the plan
+        and writes nothing. ``options`` set further options of the call. ``observer`` is called at each phase;
+        ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any write, and CommitError
+        after.
         """
         request = self._context.request(
             "recluster",
@@ -385,7 +388,7 @@ class Table:
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> VacuumReport:
-        """Delete the files that no retained version needs; on Iceberg, expire the other snapshots first.
+        """Delete the files that no retained version needs; on Iceberg, first expire snapshots that are not retained.
 
         A version is retained if it was the newest at any time within ``retention_hours`` (or since ``older_than``), is
         one of the last ``retain_last``, has a name (branch, tag), or was read by a run or writer that holds a lease.
@@ -394,7 +397,7 @@ class Table:
         ``trash`` moves files to the trash instead of deleting them. ``dry_run`` only reports what would be removed. A
         retention below the table's own or below 24 hours requires ``allow_unsafe_retention``. Raises RetentionError if
         a retention rule forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError,
-        AdapterError or CommitError; nothing was deleted then.
+        AdapterError or CommitError. After each of these errors, nothing was deleted.
         """
         request = self._context.vacuum_request(
             retention_hours=retention_hours,
@@ -418,9 +421,10 @@ class Table:
         observer: Observer | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> DeleteReport:
-        """Delete the rows of partitions; they can be restored from the trash until its retention ends.
+        """Delete the rows for which ``where`` is true, usually whole partitions; the trash can bring them back.
 
-        ``where`` (as for :meth:`delete`) may name any columns. ``force`` bypasses the trash: the next vacuum that no
+        They can be restored until the retention of the trash ends; ``trash`` of the report names the entry. ``where``
+        (as for :meth:`delete`) may use any columns. ``force`` bypasses the trash: the next vacuum that no
         longer retains the previous version deletes the files. Raises as :meth:`delete`.
         """
         act = delete_rows if force else drop_rows

@@ -89,7 +89,7 @@ def key_columns(columns: Sequence[str | None]) -> tuple[str, ...]:
     """The columns of a new key, none to remove it. Raises OptionError for anything but names, or None alone."""
     named = tuple(column for column in columns if isinstance(column, str))
     if len(named) != len(columns) and tuple(columns) != (None,):
-        raise OptionError("columns", columns, "column names, or None alone to take the key away")
+        raise OptionError("columns", columns, "column names, or None alone to remove the key")
     return named
 
 

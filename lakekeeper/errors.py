@@ -1,4 +1,4 @@
-"""The exception tree. Every message states the problem, the table, what was expected and what to do.
+"""The exception tree. Every message states the problem and what to do; a TableError also names its table.
 
 LakekeeperError
 ├── TableError                 a problem with the table itself

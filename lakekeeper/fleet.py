@@ -54,10 +54,12 @@ def run(
     observer: Observer | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> AutoReport:
-    """Do the maintenance that is due in one pass over many tables. A failing table, pattern or catalog stops no other.
+    """Do the maintenance that is due in one pass over many tables.
 
-    Defaults come from ``spark.lakekeeper.auto.*``; see :func:`auto`. Once ``stopping()`` is true, the work in progress
-    is finished and no further work is started.
+    If a table, pattern or catalog fails, the pass continues with the others. ``verbs`` replace those of ``auto.verbs``,
+    and other defaults come from ``spark.lakekeeper.auto.*`` too; see :func:`auto`. Once ``stopping()`` is true, the
+    work in progress is finished and no further work is started. Raises OptionError for an invalid setting, and without
+    tables.
     """
     settings = service_settings(spark, tables, verbs)
     with heavy_lane(spark, settings) as lane:
@@ -70,8 +72,9 @@ def auto(
     """Maintain tables from a background thread of this session, until ``stop()`` or the end of the ``with`` block.
 
     Settings come from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
-    ``lakekeeper.auto.enabled=false`` is never touched. ``every`` is the pause between passes, such as ``30s``, ``15m``
-    or ``2h``. Partitions where maintenance lost a race to a user are skipped for one or more passes.
+    ``lakekeeper.auto.enabled=false`` is never touched. ``tables`` are names, patterns or paths; by default those of
+    ``spark.lakekeeper.auto.tables``. ``every`` is the pause between passes, such as ``30s``, ``15m`` or ``2h``.
+    Partitions where maintenance lost a race to a user are skipped for one or more passes.
     """
     settings = service_settings(spark, tables, None, every)
     backoffs = Backoffs.between(settings.pause_seconds)

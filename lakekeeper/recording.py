@@ -85,7 +85,8 @@ def configured_store(options: HistoryOptions) -> HistoryStore:
         raise OptionError(
             "history.path",
             None,
-            "a file: set the Spark conf spark.lakekeeper.history.path, at a shell by --conf or --properties-file",
+            "a file: set the Spark conf spark.lakekeeper.history.path (on the command line: --conf or "
+            "--properties-file)",
         )
     return HistoryStore(options.file)
 

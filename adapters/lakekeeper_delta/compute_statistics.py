@@ -40,8 +40,8 @@ MOST_FILES = 5_000
 _NAMED_COLUMNS = "delta.dataSkippingStatsColumns"
 _CHAR = re.compile(r"CHAR_VARCHAR_TYPE_STRING(?:(?!CHAR_VARCHAR_TYPE_STRING)[^}])*?\bchar\(")
 _FILE = "__lakekeeper_file"
-_COMPLETE = "each file has the statistics that are wanted of it"
-_LACKING = "{files:count file} without statistics, or without those of a column that they are wanted of"
+_COMPLETE = "every file has the required statistics"
+_LACKING = "{files:count file} without the required statistics"
 
 Key = Callable[[State, Sequence[str] | None], tuple[ClusterKey | None, Sequence[Found], str]]
 

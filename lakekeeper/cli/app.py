@@ -332,7 +332,11 @@ def build_filters(
     *,
     where: Where = None,
     all_files: Annotated[
-        bool, typer.Option("--all-files", help="Also where lookups have not paid for the rewrite.")
+        bool,
+        typer.Option(
+            "--all-files",
+            help="Rewrite every file that lacks a filter, even if lookups have not paid for it.",
+        ),
     ] = False,
     dry_run: DryRun = False,
     workload: Queries = None,
@@ -394,8 +398,8 @@ def doctor(
 ) -> int:
     """Check this machine and a Spark session.
 
-    Checks Java, versions and write access, and in a session also jars, extensions and catalogs. Prints a remedy for
-    each problem. The exit code is 1 if a check fails.
+    Checks Java, versions and the workers' Python; with a session also jars, extensions, catalogs and write access to
+    the warehouse. Prints a remedy for each problem. The exit code is 1 if a check fails.
     """
     from lakekeeper.spark.doctor import examine
 
@@ -463,9 +467,10 @@ def auto(
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
-    Settings are read from --properties-file and --conf. Each pass prints one line of JSON on stdout and a table on
-    stderr. On SIGTERM, the command commits the work in progress and exits. On the page, tables can be paused if the
-    environment variable LAKEKEEPER_UI_TOKEN has a token of at least 16 characters, which the page then requires.
+    Settings are read from --properties-file and --conf. Each pass prints one line of JSON on stdout and, without
+    --json, a table on stderr. On SIGTERM, the command commits the work in progress and exits. With --ui, a page shows
+    the tables; it can also pause them if the environment variable LAKEKEEPER_UI_TOKEN holds a token of at least 16
+    characters, which the page then requires.
     """
     if once and every:
         raise OptionError("--every", every, "--once or --every, not both")

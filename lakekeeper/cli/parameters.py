@@ -18,18 +18,29 @@ Where = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help="Cluster key, one to four columns; overrides the table's own."),
+    typer.Option(
+        metavar="A,B",
+        help="Cluster key: one to four columns, or a curve such as 'hilbert(A,B)'; overrides the table's own.",
+    ),
 ]
 Policy = Annotated[
     str | None,
-    typer.Option(metavar="NAME,…", help="Policies, applied in order; overrides the command's default."),
+    typer.Option(
+        metavar="NAME,…",
+        help="Policies in order of application: adaptive, ranges, peaks, sizes, deletes, universal, full. Default: "
+        "the command's own.",
+    ),
 ]
 Budget = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Limit on the data to rewrite: 10GB, 512MiB or bytes.")
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Limit on the data to rewrite: 10GB, 512MiB or bytes. The first group may exceed it.",
+    ),
 ]
 Given = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Set an option of lakekeeper. Repeatable."),
+    typer.Option("--option", metavar="KEY=VALUE", help="Set a lakekeeper option. Repeatable."),
 ]
 Queries = Annotated[
     list[str] | None,

@@ -42,10 +42,10 @@ def run(
 ) -> int:
     """Run a PySpark program, and maintain tables in the background.
 
-    The program needs no changes, and keeps its arguments and its exit code. Options of lakekeeper are those before
-    the program. Confs are passed to Spark as by spark-submit. Automatic runs start in a thread of the program if a
-    session of the program has the conf spark.lakekeeper.auto.enabled=true. With
-    spark.lakekeeper.sql.call.enabled=true, the program has the SQL of lakekeeper; without either conf, lakekeeper is
+    The program needs no changes, and keeps its arguments and its exit code. Options before the program belong to
+    lakekeeper, all later ones to the program. Confs are passed to Spark as by spark-submit. Automatic runs start in a
+    thread of the program if a session of the program has the conf spark.lakekeeper.auto.enabled=true. With
+    spark.lakekeeper.sql.call.enabled=true, the program can call lakekeeper in SQL; without either conf, lakekeeper is
     not loaded. Before the session stops, a last pass maintains the tables that the program wrote since the previous
     one.
     """

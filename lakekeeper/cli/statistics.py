@@ -25,8 +25,8 @@ def compute_statistics(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="Columns that need statistics; default: Delta: the key and the columns of the table's property, "
-            "Iceberg: all.",
+            help="Columns to compute statistics on. Default on Delta: the cluster key and "
+            "delta.dataSkippingStatsColumns; on Iceberg: all.",
         ),
     ] = None,
     dry_run: DryRun = False,

@@ -16,7 +16,7 @@ from lakekeeper.cli.values import pairs
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
-from lakekeeper.engine.trash.entries import DROPPED, TrashEntry
+from lakekeeper.engine.trash.entries import TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -65,8 +65,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     shared_with: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="V|TABLE",
-            help="A version to keep, or a clone that uses this table's files. Repeatable.",
+            metavar="TABLE",
+            help="A table that uses files of this one, such as a shallow clone; they are kept. Repeatable.",
         ),
     ] = None,
     to_trash: Annotated[
@@ -259,17 +259,6 @@ class _Entries(Result):
             return "the trash is empty"
         rows = [["name", "since", "what", "files", "size", "version"]]
         for entry in self._found:
-            since = datetime.fromtimestamp(entry.at_ms / 1000, timezone.utc)
-            what = f"partition {entry.where}" if entry.kind == "partition" else "files of a vacuum"
-            what += f" ({entry.state})" if entry.state not in ("", DROPPED) else ""
-            rows.append(
-                [
-                    entry.name,
-                    f"{since:%Y-%m-%d %H:%M}",
-                    what,
-                    f"{entry.files:,}",
-                    size(entry.bytes),
-                    str(entry.version),
-                ]
-            )
+            counts = [f"{entry.files:,}", size(entry.bytes), str(entry.version)]
+            rows.append([entry.name, entry.put_at, entry.what, *counts])
         return table(rows, right=frozenset({3, 4}))

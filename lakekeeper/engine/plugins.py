@@ -65,7 +65,10 @@ def _load(group: str, name: str, table: str) -> Any:
     if not matches:
         installed = ", ".join(sorted(entry_points(group=group).names)) or "none"
         extra = f'python -m pip install "{DISTRIBUTION}[{name}]"'
-        other = f"for another format, install a package with an entry point in the group {ADAPTERS}"
+        other = (
+            "lakekeeper maintains tables of the installed formats only (a package adds one by an entry point in the "
+            f"group {ADAPTERS})"
+        )
         advice = extra if name in _extras() else other
         raise AdapterError(
             f"{table}: no adapter for format '{name}' is installed (installed: {installed}); {advice}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.keys import parse_column, quote
-from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, reason
+from lakekeeper.errors import AdapterError, NotFound, OptionError, causes, nearest, reason
 from lakekeeper.spark.catalogs import SESSION_CATALOG, catalogs
 from lakekeeper.spark.jvm import Jvm, says_no_such_table
 from lakekeeper.spi import TableName
@@ -17,6 +17,7 @@ DROPPED = "__lakekeeper_trash_"
 """Part of the names of dropped tables that can be restored."""
 _REFUSALS = frozenset({"NotAuthorizedException", "ForbiddenException"})
 """What a REST catalog's client throws for the status 401 and 403."""
+_A_NAME = "a table name such as catalog.db.table, or a path with a slash"
 
 
 def resolve(spark: Any, text: str) -> TableName:
@@ -25,6 +26,8 @@ def resolve(spark: Any, text: str) -> TableName:
     Raises NotFound if no such table exists or it is a view, AdapterError if the catalog does not respond or the session
     is a Connect session, OptionError if ``text`` is not a table name.
     """
+    if not isinstance(text, str):
+        raise OptionError("table", text, _A_NAME)
     jvm = Jvm(spark)
     _activate(jvm)
     if "/" in text and "`" not in text:
@@ -32,9 +35,7 @@ def resolve(spark: Any, text: str) -> TableName:
     try:
         parts = list(jvm.python_list(jvm.session.sessionState().sqlParser().parseMultipartIdentifier(text)))
     except Exception as error:
-        raise OptionError(
-            "table", text, "a table name such as catalog.db.table, or a path with a slash"
-        ) from error
+        raise OptionError("table", text, _A_NAME) from error
     if len(parts) == 2 and "/" in parts[1]:
         if parts[0].lower() not in ("delta", "iceberg"):
             return TableName(text, parts[0].lower(), text, path=parts[1])  # the registry reports the error
@@ -61,7 +62,10 @@ def _by_path(jvm: Jvm, text: str, path: str, provider: str = "") -> TableName:
         return TableName(text, "delta", f"delta.{_quoted(full)}", path=full)
     if has("metadata") and provider in ("", "iceberg"):
         raise NotFound(text, "an Iceberg table is opened through a catalog: name it catalog.namespace.table")
-    raise NotFound(text, "no table at this path (no _delta_log folder in it)")
+    raise NotFound(
+        text,
+        "no Delta table at this path (it has no _delta_log folder); name an Iceberg table as catalog.namespace.table",
+    )
 
 
 def full_name(spark: Any, text: str, parts: Sequence[str]) -> tuple[str, ...]:
@@ -104,8 +108,7 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
         if _is_view(manager, catalog, identifier):
             raise NotFound(text, "is a view; name its table") from error
         if says_no_such_table(error):
-            inside = ".".join((catalog, *namespace))
-            raise NotFound(text, f"no such table; SHOW TABLES IN {inside} lists those that exist") from error
+            raise NotFound(text, _no_table(jvm, manager.catalog(catalog), catalog, namespace)) from error
         raise AdapterError(f"{text}: catalog '{catalog}' cannot load it: {reason(error)}") from error
     if not _is_namespace(jvm, manager.catalog(catalog), namespace):
         owner = ".".join((catalog, *namespace))
@@ -114,6 +117,18 @@ def _by_name(jvm: Jvm, text: str, parts: list[str]) -> TableName:
         raise AdapterError(f"{text}: catalog '{catalog}' does not report the format of the table")
     sql = ".".join(_quoted(step) for step in (catalog, *namespace, name))
     return TableName(text, provider, sql, catalog, tuple(namespace), name)
+
+
+def _no_table(jvm: Jvm, plugin: Any, catalog: str, namespace: Sequence[str]) -> str:
+    """Why there is no such table: it is not in its namespace, or the catalog has no such namespace."""
+    try:
+        known = not namespace or bool(plugin.namespaceExists(jvm.array(jvm.view.java.lang.String, namespace)))
+    except Exception:  # a catalog without namespaces
+        known = True
+    if known:
+        return f"no such table; SHOW TABLES IN {'.'.join((catalog, *namespace))} lists those that exist"
+    missing = ".".join(namespace)
+    return f"catalog '{catalog}' has no namespace '{missing}'; SHOW NAMESPACES IN {catalog} lists those that exist"
 
 
 def _is_namespace(jvm: Jvm, catalog: Any, steps: Sequence[str]) -> bool:
@@ -178,9 +193,9 @@ def _is_catalog(jvm: Jvm, name: str) -> bool:
 
 
 def _no_catalog(spark: Any, name: str) -> str:
-    known = ", ".join(catalogs(spark))
-    remedy = f"set the conf spark.sql.catalog.{name}, at a shell by --catalog {name}=TYPE:URI"
-    return f"this session has no catalog '{name}' (it has: {known}): {remedy}"
+    known = catalogs(spark)
+    remedy = f"set the conf spark.sql.catalog.{name} (on the command line: --catalog {name}=TYPE:URI)"
+    return f"this session has no catalog '{name}'{nearest(name, known)}, only {', '.join(known)}: {remedy}"
 
 
 def _no_answer(catalog: str, error: BaseException) -> str:
@@ -249,13 +264,16 @@ def _expanded(spark: Any, pattern: str) -> Expanded:
         steps = list(parse_column(pattern))
     except OptionError:
         steps = []
-    if len(steps) == 2:
+    short = len(steps) == 2
+    if short:
         steps = [spark.catalog.currentCatalog(), *steps]
     if len(steps) != 3:
-        return Expanded(pattern, (), "it does not have the form catalog.namespace.pattern, e.g. ice.db.*")
+        return Expanded(pattern, (), "expected catalog.namespace.pattern or namespace.pattern, e.g. ice.db.*")
     catalog, space, name = steps
     try:
         inside = [found for found in namespaces(spark, catalog) if fnmatch.fnmatchcase(found, space)]
+        if short and not inside and _is_catalog(Jvm(spark), space):
+            return Expanded(pattern, (), f"'{space}' is a catalog; for all its namespaces: {space}.*.{name}")
     except (NotFound, AdapterError) as error:
         return Expanded(pattern, (), str(error))
     names: list[str] = []

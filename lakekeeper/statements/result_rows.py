@@ -136,7 +136,7 @@ VACUUM = Columns(
 )
 DELETE = Columns(
     "deleted_rows_count BIGINT, touched_data_files_count BIGINT, unread_data_files_count BIGINT, status STRING, "
-    "version_before BIGINT, version_after BIGINT, retries BIGINT, run_id STRING, duration_ms BIGINT",
+    "version_before BIGINT, version_after BIGINT, retries BIGINT, run_id STRING, duration_ms BIGINT, trash STRING",
     _plain,
 )
 LIFECYCLE = Columns(

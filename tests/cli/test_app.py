@@ -390,7 +390,7 @@ def test_delete_and_merge_the_deletes(run: Run, spark: SparkSession, table: str)
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        (["recluster"], 2, "a cluster key: name columns here, or store a key in the table"),
+        (["recluster"], 2, "pass columns (on the command line: --columns), or store a key with cluster_by"),
         (["info"], 2, "a cluster key"),
         (["recluster", "--columns", "kk"], 2, "did you mean 'k'?"),
         (["recluster", "--columns", "m"], 2, "m"),
@@ -431,6 +431,7 @@ def _versions(spark: SparkSession, table: str) -> int:
 @pytest.mark.iceberg
 def test_an_error_says_what_is_not_a_table(run: Run, spark: SparkSession, tmp_path: Path) -> None:
     spark.sql("CREATE NAMESPACE IF NOT EXISTS spark_catalog.cli")
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
     spark.sql("CREATE OR REPLACE VIEW spark_catalog.cli.seen AS SELECT 1 AS k")
     spark.sql("CREATE TABLE IF NOT EXISTS spark_catalog.cli.plain (k INT) USING parquet")
     spark.range(1).createOrReplaceTempView("cli_temporary")

@@ -222,7 +222,7 @@ def test_a_table_that_needs_nothing_says_why() -> None:
     why = Reason.of(Code.NO_GAIN)
     compact = Reason.of(Code.VERB_NOT_DUE, verb="compact").plus(why)
     assert one.reason == Reason.of(Code.VERB_NOT_DUE, verb="recluster").plus(why, compact)
-    assert str(one.reason) == f"recluster is not due; {why}; compact is not due; {why}"
+    assert str(one.reason) == f"recluster is not due: {why}; compact is not due: {why}"
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.lakekeeper.auto.enabled": "true"}])

@@ -63,7 +63,7 @@ def test_a_key_is_removed(lake: Lake, native: bool) -> None:
     table.cluster_by(None)
     assert key(lake, name) == "None"
     assert table.cluster_by(None).key_before == ""
-    with pytest.raises(OptionError, match="store a key in the table"):
+    with pytest.raises(OptionError, match="store a key with cluster_by"):
         table.recluster()
     for wrong in (("k", None), (None, None), (["k"],)):
         with pytest.raises(OptionError, match="column names"):

@@ -161,7 +161,7 @@ def test_the_trash(spark: SparkSession, lake: Lake) -> None:
     assert not [
         p for p in (place / "_lakekeeper" / "trash").rglob("*") if p.is_file() and "crc" not in p.suffix
     ]
-    with pytest.raises(NotFound, match="holds nothing"):
+    with pytest.raises(NotFound, match="it is empty"):
         table.restore("x")
 
 

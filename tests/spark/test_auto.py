@@ -132,8 +132,10 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once, quick_co
     assert (code, said["exit_code"], said["done"], said["failed"]) == (1, 1, 4, 1)
     reasons = reasons_of(said)
     assert all("4 -> 1 file, depth 4 -> 1" in reasons[name] for name in needy)
-    assert reasons[well].startswith("recluster is not due; ")
-    assert len(reasons[well]) > len("recluster is not due; compact is not due; merge_deletes is not due")
+    assert reasons[well].startswith("recluster is not due: ")
+    assert len(reasons[well]) > len(
+        "recluster is not due: ; compact is not due: ; merge_deletes is not due: "
+    )
     assert reasons[off] == "lakekeeper.auto.enabled=false on the table"
     assert reasons[broken].startswith("NotFound: ")
     assert all(line in err for line in needy)
@@ -214,7 +216,7 @@ def test_a_catalog_that_is_down_stops_no_other_table(fleet: Fleet, once: Once) -
     )
     why = {p["pattern"]: p["reason"]["text"] for p in said["patterns"] if p["reason"]}
     assert why["away.db.*"].startswith(refused)
-    assert "no catalog 'icx' (it has: " in why["icx.db.*"]
+    assert "no catalog 'icx' (did you mean 'ice'?), only " in why["icx.db.*"]
     assert "catalog.namespace.pattern" in why["a.b.c.*"]
     assert "An error occurred while calling" not in err
     assert all(pattern in err for pattern in patterns if pattern != patterns[1])

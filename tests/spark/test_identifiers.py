@@ -93,11 +93,11 @@ def test_paths(spark: SparkSession, home: Path) -> None:
     "text, said",
     [
         ("ice.names.nothing", r"no such table; SHOW TABLES IN ice\.names lists"),
-        ("ice.nowhere.events", "no such table"),
+        ("ice.nowhere.events", "catalog .ice. has no namespace .nowhere.; SHOW NAMESPACES IN ice lists"),
         ("names.nothing", "no such table"),
         ("nothing", "no such table"),
         ("nocatalog.names.events", "has no catalog .nocatalog. .*: set the conf spark.sql.catalog.nocatalog"),
-        ("/no/such/path", "no table at this path"),
+        ("/no/such/path", "no Delta table at this path"),
         ("names.shown", "is a view; name its table"),
         ("ice.names.shown", "is a view; name its table"),
         ("names_temporary", "is a view; name its table"),
@@ -120,8 +120,8 @@ def test_a_folder_without_a_log_is_not_a_table(spark: SparkSession, home: Path) 
         resolve(spark, str(folder))
 
 
-@pytest.mark.parametrize("text", ["a b c", "", "x..y", "ice.names.`events"])
-def test_no_name_at_all(spark: SparkSession, text: str) -> None:
+@pytest.mark.parametrize("text", ["a b c", "", "x..y", "ice.names.`events", None])
+def test_no_name_at_all(spark: SparkSession, text: Any) -> None:
     with pytest.raises(OptionError, match="a table name such as"):
         resolve(spark, text)
 
@@ -193,7 +193,8 @@ def test_a_pattern_of_paths_is_a_path(spark: SparkSession) -> None:
     [
         ("*", "catalog.namespace.pattern"),
         ("a.b.c.*", "catalog.namespace.pattern"),
-        ("icx.names.*", "this session has no catalog 'icx' (it has: "),
+        ("ice.*", "'ice' is a catalog; for all its namespaces: ice.*.*"),
+        ("icx.names.*", "this session has no catalog 'icx' (did you mean 'ice'?), only "),
         (
             "down.names.*",
             "catalog 'down' does not respond: HttpHostConnectException: Connect to http://127.0.0.1:9",
@@ -268,7 +269,9 @@ def test_a_wrong_token_is_one_sentence_that_names_the_conf(
 
 
 def test_an_unknown_catalog_is_reported_with_the_known_ones(spark: SparkSession, home: Path) -> None:
-    with pytest.raises(NotFound, match=r"this session has no catalog 'icx' \(it has: .*ice.*\)"):
+    with pytest.raises(
+        NotFound, match=r"this session has no catalog 'icx' \(did you mean 'ice'\?\), only .*ice"
+    ):
         lk.table(spark, "icx.names.events")
 
 

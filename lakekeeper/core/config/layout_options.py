@@ -138,8 +138,9 @@ class PlanningOptions:
     depth_threshold: float = option(
         "depth-threshold",
         2.0,
-        "`ranges` and `peaks` merge a level when its average depth is above this. Above level 0 the threshold is at "
-        "least twice the number of key columns, the depth that a single sorted run can appear to have.",
+        "`ranges` and `peaks` merge a level when its average depth per overlapping point is above this. Above level 0 "
+        "the threshold is at least twice the number of key columns, the depth that a single sorted run can appear to "
+        "have.",
         unit="blocks",
         low=1.0,
         high=1e9,

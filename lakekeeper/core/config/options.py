@@ -88,8 +88,8 @@ _REMOVED = {
 }
 
 
-def lookup(name: str) -> Option:
-    """The option of that name (kebab-case or Python spelling).
+def lookup(name: str, prefix: str = "") -> Option:
+    """The option of that name (kebab-case or Python spelling); a conf or property names it after a ``prefix``.
 
     Raises OptionError for an unknown name, naming the nearest option; for a removed one, saying what to use instead.
     """
@@ -97,8 +97,8 @@ def lookup(name: str) -> Option:
     if found is not None:
         return found
     if name in _REMOVED:
-        raise OptionError(name, name, f"another option: {_REMOVED[name]}")
-    raise OptionError.unknown(name, nearest(name, _BY_NAME))
+        raise OptionError(prefix + name, name, f"another option: {_REMOVED[name]}")
+    raise OptionError.unknown(prefix + name, nearest(name, _BY_NAME))
 
 
 def resolve(
@@ -155,7 +155,7 @@ def _parts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lookup_in(origin: str, key: str, value: Any, prefix: str) -> Option:
     """The option that a key of a conf or call names; raises OptionError for one that a call cannot set."""
-    option = lookup(key[len(prefix) :])
+    option = lookup(key[len(prefix) :], prefix)
     if origin == "call" and option.scope == "conf":
         raise OptionError(key, value, f"no value in a call: set the Spark conf {CONF_PREFIX}{option.name}")
     return option
@@ -178,7 +178,7 @@ def _properties(
             ignored[key] = f"only the operator can set it, as spark.{key}"
             continue
         try:
-            option = lookup(key[len(PROPERTY_PREFIX) :])
+            option = lookup(key[len(PROPERTY_PREFIX) :], PROPERTY_PREFIX)
             parsed = _parse_from(option, key, value)
         except OptionError as error:
             if not lenient:

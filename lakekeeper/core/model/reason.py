@@ -94,9 +94,12 @@ class Reason:
         return (self.code, repr(self)) < (other.code, repr(other))
 
     def __str__(self) -> str:
-        """The text: one sentence, or several with semicolons between them."""
+        """The text: one sentence, or several with semicolons between them; a colon before why a verb is not due."""
         sentence = self.code.sentence if isinstance(self.code, Code) else self.sentence
-        return "; ".join([fill(sentence, self.facts), *map(str, self.also)])
+        parts = [fill(sentence, self.facts), *map(str, self.also)]
+        if self.code == Code.VERB_NOT_DUE:
+            parts[:2] = [": ".join(parts[:2])]
+        return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: code, facts and text, and what else there is."""

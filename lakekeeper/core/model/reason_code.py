@@ -62,11 +62,11 @@ class Code(str, Enum):
     PART_OF_MERGE = "part_of_merge", "one part of a merge that is too large for one group"
     NOT_DUE = (
         "not_due",
-        "overlap pays for a merge within {within_ms:ms} at {queries_per_hour:,.3g} queries/h",
+        "overlap will pay for a merge within {within_ms:ms} at {queries_per_hour:,.3g} queries/h",
     )
     NOT_DUE_SOON = (
         "not_due_soon",
-        "overlap does not pay for a merge within a year at {queries_per_hour:,.3g} queries/h",
+        "overlap will not pay for a merge within a year at {queries_per_hour:,.3g} queries/h",
     )
     NO_GAIN = "no_gain", "a merge would not reduce what queries read"
     KEY_NOT_FILTERED = "key_not_filtered", "no query filters on the key ({key})"
@@ -77,7 +77,10 @@ class Code(str, Enum):
 
     # ranges, peaks
     DEEP = "deep", "{files:count file} of level {level} overlap, depth up to {depth}"
-    SHALLOW = "shallow", "average depth of its level is {depth:.2f}, merged above {threshold:g}"
+    SHALLOW = (
+        "shallow",
+        "its level has depth {depth:.2f} per overlapping point, merged above {threshold:g}",
+    )
     DEEPER_LEVEL_FIRST = "deeper_level_first", "waits for a deeper level of its partition"
     NO_ROOM = "no_room", "a merge with any neighbour would exceed the group limits"
     DEEPER_RANGE_FIRST = "deeper_range_first", "other key ranges of its level are deeper"

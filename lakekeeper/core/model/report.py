@@ -181,6 +181,7 @@ class DeleteReport(Result):
     followed_rows_count      rows found in files that were added meanwhile
     winners                  the concurrent commits that won, oldest first
     run_id                   of the commit, in the table's log; empty where no row matched and nothing was committed
+    trash                    the entry from which the rows can be restored; empty after ``delete`` and with ``force``
     """
 
     table: str
@@ -195,6 +196,7 @@ class DeleteReport(Result):
     winners: tuple[str, ...] = ()
     run_id: str = ""
     duration_ms: int = 0
+    trash: str = ""
 
     @property
     def changed(self) -> bool:

@@ -79,7 +79,7 @@ def _left(report: MergeReport) -> Iterator[str]:
 
 def render_delete(report: DeleteReport) -> str:
     """A delete in a few lines, with the concurrent commits that it was retried after."""
-    head = f"{report.table}: delete where {report.where}"
+    head = f"{report.table}: {'drop_partition' if report.trash else 'delete'} where {report.where}"
     if report.changed:
         versions = f"version {report.version_before} -> {report.version_after}"
         rows, files = report.deleted_rows_count, report.touched_data_files_count
@@ -90,6 +90,8 @@ def render_delete(report: DeleteReport) -> str:
         ]
     else:
         lines = [f"{head}: no row matches; nothing was committed"]
+    if report.trash:
+        lines.append(f"  trash       {report.trash}: restore('{report.trash}') brings the rows back")
     if report.retries:
         over = ", ".join(report.winners) or "concurrent commits"
         again = counted(report.followed_rows_count, "row")

@@ -100,8 +100,7 @@ def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:
 
 def _not_due(report: MergeReport) -> Reason:
     left = report.plan.left if report.plan else ()
-    verb = Reason.of(Code.VERB_NOT_DUE, verb=report.verb)
-    return verb.plus(left[0].reason) if left else verb
+    return Reason.of(Code.VERB_NOT_DUE, verb=report.verb).plus(left[0].reason if left else report.ended)
 
 
 def _rewrote(report: MergeReport) -> Reason:

@@ -1,10 +1,10 @@
-"""Which task is next: by its worth for each core-second, and by the time that it has been waiting.
+"""Which task is next: by its score, and by the time that it has been waiting.
 
     priority = weight × score + 100 × days waited
 
-The score of a task is its gain for each core-second of work on a scale from 0 to 100. A waiting task gains a
-hundred points a day. So a task without any predicted gain precedes the most valuable new task of weight 1 after a day
-at most, and one of weight w after w days: nothing starves.
+The score of a task weighs its gain against its work, from 0 to 100. A waiting task gains a hundred points a day. So a
+task without any predicted gain precedes the most valuable new task of weight 1 after a day at most, and one of weight w
+after w days: nothing starves.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Task:
                             ``merge`` (rewrite), ``index`` (rewrite for Bloom filters), ``statistics`` (compute
                             statistics), ``gc`` (vacuum)
     since_ms                the time since which it has been waiting
-    score                   predicted gain per core-second, 0 to 100: see :mod:`lakekeeper.core.cost.scoring`
+    score                   predicted gain against the work, 0 to 100: see :mod:`lakekeeper.core.cost.scoring`
     weight                  of the table, ``auto.weight``
     bytes                   size of what it would rewrite
     query_seconds_per_day   query-seconds that it would save each day

@@ -107,10 +107,10 @@ def _past(snapshot: Snapshot) -> _Past:
     starts = times[np.diff(times, prepend=-SAME_COMMIT_MS * 2) >= SAME_COMMIT_MS]
     if len(starts) < 2:
         raise OptionError(
-            "commits",
-            len(starts),
-            f"a table with files of two commits or more that were never reclustered; {snapshot.table} has none such, "
-            "so name a stream instead",
+            "stream",
+            None,
+            f"the name of a stream, since {snapshot.table} has too few commits to replay: files of {len(starts)} were "
+            "never reclustered, of at least 2 needed",
         )
     # Blocks that are older than the first commit belong to it; those of a merge, to the commit before the merge.
     commit = np.maximum(np.searchsorted(starts, blocks.added_at, side="right") - 1, 0)

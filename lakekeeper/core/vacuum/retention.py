@@ -238,11 +238,11 @@ def _age(table: str, versions: Versions, retention: Retention) -> int:
         )
     floor = max(FLOOR_MS, own or 0)
     if grace_ms < floor and not retention.allow_unsafe:
-        whose = "the table's own retention" if floor > FLOOR_MS else "the floor"
+        whose = "the table's own retention" if floor > FLOOR_MS else "the minimum"
         raise RetentionError(
-            f"{table}: a retention of {_hours(grace_ms)} is under {whose} of {_hours(floor)}: readers and writers that "
+            f"{table}: a retention of {_hours(grace_ms)} is below {whose} of {_hours(floor)}: readers and writers that "
             f"began earlier could lose their files; nothing was deleted. Set {_hours(floor)} or more, or pass "
-            "allow_unsafe_retention=True in the call (--allow-unsafe-retention at the shell)"
+            "allow_unsafe_retention=True (on the command line: --allow-unsafe-retention)"
         )
     return grace_ms
 

@@ -306,8 +306,8 @@ def brake(plan: VacuumPlan, most: float) -> None:
         f"{plan.table}: {len(files):,} files of {data:,} bytes that the log does not explain would be deleted"
     )
     remedy = (
-        "nothing was deleted. Check the dry run; if it is right, raise the limit: options={'vacuum.max-share': 1}, "
-        "or --option vacuum.max-share=1 at the shell"
+        "nothing was deleted. Check the dry run; if it is right, raise the limit: options={'vacuum.max-share': 1} "
+        "(on the command line: --option vacuum.max-share=1)"
     )
     if plan.live_bytes is None:
         raise RetentionError(f"{found}, and the size of the table is not known; {remedy}")

@@ -41,11 +41,12 @@ def look(table: Adapter[Any] | TableSession, request: Request) -> Snapshot:
         snapshot = _laid_out(snapshot, request.fallback_columns, request.fallback_layout)
     if snapshot.key_problem:
         _warn(
-            f"{adapter.table}: {snapshot.key_problem}; cluster_by(...) sets another key, cluster_by(None) takes it away"
+            f"{adapter.table}: {snapshot.key_problem}; cluster_by(...) sets another key, cluster_by(None) removes it"
         )
     if snapshot.key is None and request.needs_key:
-        wanted = "a cluster key: name columns here, or store a key in the table"
-        raise OptionError("columns", None, f"{wanted}; {snapshot.key_problem or f'{adapter.table} has none'}")
+        why = snapshot.key_problem or f"{adapter.table} stores none"
+        remedy = "pass columns (on the command line: --columns), or store a key with cluster_by (lakekeeper cluster-by)"
+        raise OptionError("columns", None, f"a cluster key; {why}: {remedy}")
     return on_its_curve(adapter, snapshot)
 
 

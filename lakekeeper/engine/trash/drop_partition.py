@@ -95,7 +95,7 @@ def drop_rows(
             settle_drops(adapter, options, clock.now_ms())
         else:
             trash_entries.forget(adapter, entry.name)
-    return report
+    return replace(report, trash=entry.name) if report.changed else report
 
 
 def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:

@@ -17,6 +17,7 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,6 +25,7 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import is_name
+from lakekeeper.core.text.formatting import counted, size
 from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder, within
 from lakekeeper.core.vacuum.retention import Versions, require_allowed
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
@@ -71,6 +73,25 @@ class TrashEntry:
     def expires_ms(self, keep_ms: int) -> int:
         """When it may be deleted for good, if entries are kept for ``keep_ms``."""
         return self.at_ms + keep_ms
+
+    @property
+    def put_at(self) -> str:
+        """The minute in which it was put into the trash, in UTC."""
+        return f"{datetime.fromtimestamp(self.at_ms / 1000, timezone.utc):%Y-%m-%d %H:%M}"
+
+    @property
+    def what(self) -> str:
+        """What it holds, with its state unless that is the usual one."""
+        state = f" ({self.state})" if self.state not in ("", DROPPED) else ""
+        return f"partition {self.where}{state}" if self.kind == "partition" else f"files of a vacuum{state}"
+
+    def __str__(self) -> str:
+        amount = (
+            counted(self.rows, "row")
+            if self.kind == "partition"
+            else f"{counted(self.files, 'file')}, {size(self.bytes)}"
+        )
+        return f"{self.name}  {self.put_at}  {self.what}  {amount}"
 
 
 @dataclass(slots=True)
@@ -182,10 +203,14 @@ def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
     """Slot and entry of that name, or of a prefix that matches one entry. Raises NotFound."""
     known = entries(adapter)
     fits = [(slot, entry) for slot, entry in known.items() if entry.name.startswith(name)]
-    if len(fits) != 1 or not name:
-        names = ", ".join(entry.name for entry in known.values()) or "nothing"
-        raise NotFound(adapter.table, f"the trash has no single entry '{name}'; it holds {names}")
-    return fits[0]
+    if len(fits) == 1 and name:
+        return fits[0]
+    if fits and name:
+        names = ", ".join(entry.name for _, entry in fits)
+        raise NotFound(adapter.table, f"'{name}' matches several entries of the trash: {names}")
+    names = ", ".join(entry.name for entry in known.values())
+    held = f"it holds {names}" if names else "it is empty"
+    raise NotFound(adapter.table, f"the trash has no entry '{name}'; {held}")
 
 
 def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
@@ -304,8 +329,8 @@ def _needed(table: str, needed: Mapping[str, Collection[str]]) -> RetentionError
     found = "; ".join(f"'{name}' has {len(paths):,} of them ({min(paths)})" for name, paths in needed.items())
     return RetentionError(
         f"{table}: the trash holds files without which the current version, a branch or a tag cannot be read: {found}. "
-        f"These entries were kept. Restore them: restore('{next(iter(needed))}'), or lakekeeper trash restore at the "
-        "shell"
+        f"These entries were kept. Restore them: restore('{next(iter(needed))}') (on the command line: "
+        "lakekeeper trash restore)"
     )
 
 

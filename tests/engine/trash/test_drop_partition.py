@@ -54,6 +54,9 @@ def test_dropped_rows_come_back(scene: Scene, where: str) -> None:
     assert (entry.state, entry.dropped, entry.rows) == (
         DROPPED, report.version_after, report.deleted_rows_count
     )  # fmt: skip
+    assert report.trash == entry.name
+    assert str(report).startswith(f"db.t: drop_partition where {where} in ")
+    assert f"  trash       {entry.name}: restore('{entry.name}') brings the rows back" in str(report)
     done = back(scene)
     assert rows(scene) == before
     assert (done.rows, done.version, done.already) == (entry.rows, scene.table.current.number, False)

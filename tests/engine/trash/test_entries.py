@@ -63,7 +63,7 @@ def test_the_trash_is_emptied_when_its_retention_ends(table: MemoryTable) -> Non
     [gone] = empty(adapter, 168 * HOUR_MS, table.now_ms + 168 * HOUR_MS)
     assert gone.files > 0
     assert not [path for path in table.disk if "trash" in path]
-    with pytest.raises(NotFound, match="holds nothing"):
+    with pytest.raises(NotFound, match="it is empty"):
         restore_files(adapter, gone.name)
 
 
@@ -260,14 +260,28 @@ def test_a_new_state_does_not_overwrite_that_of_another_call(table: MemoryTable)
     assert table.notes["trash/00.json"] == damaged
 
 
+@pytest.mark.parametrize(
+    "changed, text",
+    [
+        ({"kind": "files", "files": 2, "bytes": 2048}, "files of a vacuum  2 files, 2.0 KiB"),
+        ({"where": "day = 1", "rows": 3, "state": DROPPED}, "partition day = 1  3 rows"),
+        ({"where": "day = 1", "rows": 1, "state": PENDING}, "partition day = 1 (pending)  1 row"),
+    ],
+)
+def test_an_entry_as_text_says_what_it_holds(changed: dict[str, Any], text: str) -> None:
+    assert str(entry("r-1", at_ms=90_000, **changed)) == f"r-1  1970-01-01 00:01  {text}"
+
+
 def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) -> None:
     adapter = MemoryAdapter(table)
     for name in ("abc-1", "abd-1"):
         put(adapter, entry(name), resolve())
     assert find(adapter, "abd") == ("trash/01.json", entry("abd-1"))
-    for unclear in ("ab", "", "x"):
-        with pytest.raises(NotFound, match="it holds abc-1, abd-1"):
-            find(adapter, unclear)
+    with pytest.raises(NotFound, match="'ab' matches several entries of the trash: abc-1, abd-1"):
+        find(adapter, "ab")
+    for unknown in ("", "x"):
+        with pytest.raises(NotFound, match=f"the trash has no entry '{unknown}'; it holds abc-1, abd-1"):
+            find(adapter, unknown)
 
 
 @pytest.mark.parametrize(

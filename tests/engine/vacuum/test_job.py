@@ -45,7 +45,7 @@ def test_without_a_setting_the_tables_own_retention_applies(table: MemoryTable) 
 
 
 def test_a_retention_under_the_floor_needs_an_explicit_override(table: MemoryTable) -> None:
-    with pytest.raises(RetentionError, match=r"under the floor of 24 h.*allow_unsafe_retention"):
+    with pytest.raises(RetentionError, match=r"below the minimum of 24 h.*allow_unsafe_retention"):
         run(table, age_ms=HOUR_MS)
     assert table.touched.deleted == []
     run(table, age_ms=0, allow_unsafe=True)
