@@ -29,6 +29,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.columnar_files import FilesOfTable
+from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
@@ -55,13 +56,11 @@ _CODECS = {"uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "
 _OF_WRITERS = ("write.parquet.", "write.location-provider.", "write.object-storage.enabled", "encryption.")
 _FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
 _NAME = "00000-0-{id}-00001.parquet"
-_SHADED = "org.apache.iceberg.shaded.org.apache.parquet.hadoop"
 _WITH_LINEAGE = 3  # the table format that has row ids
 _LINEAGE = (  # reserved field ids of the Iceberg spec
     FileColumn("_row_id", "int64", 2147483540, by_id=True, replaces_null=ROW_ID),
     FileColumn("_last_updated_sequence_number", "int64", 2147483539, by_id=True, replaces_null=VERSION),
 )
-_PARQUET_IO = "org.apache.iceberg.parquet.ParquetIO"
 _DATA_FILE = "org.apache.iceberg.DataFile"
 
 
@@ -169,14 +168,7 @@ class IcebergColumnar:
         """A DataFile with the metrics that Iceberg reads from the footer, and with those that footers lack."""
         jvm = self.jvm
         location = f"{place}/{file.path.rpartition('/')[2]}"
-        opened = jvm.hidden_call(
-            None, _PARQUET_IO, "file", ("org.apache.iceberg.io.InputFile", table.io().newInputFile(location))
-        )
-        reader = jvm.static(f"{_SHADED}.ParquetFileReader", "open")(opened)
-        try:
-            footer = reader.getFooter()
-        finally:
-            reader.close()
+        footer = footer_of(jvm, table, location)
         util = jvm.api.parquet.ParquetUtil
         config = jvm.static("org.apache.iceberg.MetricsConfig", "forTable")(table)
         metrics = util.footerMetrics(footer, jvm.array_list([]).stream(), config)

@@ -20,6 +20,7 @@ from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
 from lakekeeper.core.vacuum.path_guard import spelled
+from lakekeeper_iceberg.imported import refuse_nanoseconds
 from lakekeeper_iceberg.levels import data_root, own_folder
 from lakekeeper_iceberg.native import Iceberg
 
@@ -76,7 +77,11 @@ class Kept:
 
 
 def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:
-    """The group id under which the source serves these scan tasks until it is passed to :func:`unstage`."""
+    """The group id under which the source serves these scan tasks until it is passed to :func:`unstage`.
+
+    Raises AdapterError for files that Iceberg misreads.
+    """
+    refuse_nanoseconds(jvm, table, tasks)
     group = f"lakekeeper-read-{uuid.uuid4()}"
     jvm.table_cache.add(group, table)
     jvm.task_sets.stageTasks(table, group, jvm.array_list(tasks))

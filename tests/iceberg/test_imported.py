@@ -112,3 +112,19 @@ def test_rows_that_a_copied_file_keeps_have_their_time(scene: Scene, tmp_path: P
     table.delete("id = 0")
     scene.spark.conf.set(_VECTORIZED, "false")
     assert years(scene) == ALL[1:]
+
+
+@pytest.mark.parametrize("engine", ["spark", "auto"])
+def test_nanoseconds_that_iceberg_misreads_are_left_alone(scene: Scene, tmp_path: Path, engine: str) -> None:
+    """Loss L109: a merge wrote the year 55971, which other engines read from then on."""
+    scene.create("id INT, ts TIMESTAMP_NTZ")
+    (tmp_path / "files").mkdir()
+    for number in range(2):
+        times = pa.array([datetime(2024, 6, 1)] * 2, pa.timestamp("ns"))  # noqa: DTZ001 - a local time
+        rows = pa.table({"id": pa.array([number, 10 + number], pa.int32()), "ts": times})
+        pq.write_table(rows, tmp_path / "files" / f"{number}.parquet")
+    scene.call("add_files", f", source_table => '`parquet`.`{tmp_path / 'files'}`'")
+    table, before = lk.table(scene.spark, scene.sql), scene.version
+    report = table.recluster("id", policy="full", options={"depth-threshold": 1, "merge-engine": engine})
+    assert (report.commits, scene.version) == (0, before)
+    assert "timestamps in nanoseconds" in str(report)

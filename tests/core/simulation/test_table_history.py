@@ -82,5 +82,5 @@ def test_sentinels_at_the_ends_of_the_key_do_not_move_the_other_files_together(
 
 
 def test_a_table_without_a_history_says_so() -> None:
-    with pytest.raises(OptionError, match="name a stream instead"):
+    with pytest.raises(OptionError, match="expected the name of a stream"):
         replayed(table([0, 0], [9, 9], [10, 20], [0, 1]))
