@@ -61,6 +61,7 @@ class RowChange:
     """Rows to delete from the table, as Java files: a data change like a user's DELETE.
 
     searched    the snapshot in which all rows to delete were found; Iceberg checks later commits for conflicts
+    schema      the id of the schema to which ``filter`` refers, by the names of its columns
     form        the format version that the files were written for
     filter      an Iceberg expression that selects the rows to delete
     removed     data files to remove; ``dropped_deletes`` are removed with them, or replaced by ``deletes``
@@ -70,6 +71,7 @@ class RowChange:
 
     run_id: str
     searched: int
+    schema: int
     form: int
     filter: Any
     removed: Sequence[Any] = ()
@@ -252,6 +254,8 @@ def row_change(jvm: Iceberg, name: str, change: RowChange, transaction: Any, bas
     """
     if int(base.formatVersion()) != change.form:
         raise Conflict(f"{name}: the table has format version {base.formatVersion()} now, not {change.form}")
+    if int(base.currentSchemaId()) != change.schema:
+        raise Conflict(f"{name}: the columns of the table changed after the search")
     if _line(base, change.searched) is None:
         raise Conflict(
             f"{name}: snapshot {change.searched}, which was searched, is not an ancestor of the current one"

@@ -210,6 +210,7 @@ def change_of(
     return RowChange(
         run_id=run_id,
         searched=searched,
+        schema=int(table.schema().schemaId()),
         form=parts[0].form,
         filter=_filter(jvm, table, where),
         removed=[one.file for one in gone.values() if one.mask is None],

@@ -26,6 +26,7 @@ org.apache.iceberg.StaticTableOperations: new/3
 org.apache.iceberg.TableMetadataParser: read/2 toJson/1
 org.apache.iceberg.TableMetadata: buildFrom/1 currentSchemaId/0 currentSnapshot/0 defaultSpecId/0 formatVersion/0
 org.apache.iceberg.TableMetadata: location/0 metadataFileLocation/0 properties/0 uuid/0
+org.apache.iceberg.TableMetadata: lastSequenceNumber/0 lastUpdatedMillis/0
 org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnapshot/2 setCurrentSchema/1
 org.apache.iceberg.TableMetadata$Builder: setProperties/1 withMetadataLocation/1
 org.apache.iceberg.TableMetadata$Builder: setPartitionStatistics/1 setStatistics/1

@@ -67,7 +67,7 @@ class _Staged:
 
 _FORMAT = "iceberg"
 _KEPT_RUNS = 16
-_READ_FROM = "metadata file"  # name in a snapshot's memo: the file that it was read from
+_READ_FROM = "metadata"  # name in a snapshot's memo: what identifies the metadata that it was read from
 _LISTED = "listing"  # name in a snapshot's memo: the listing from which it is brought up to date
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
@@ -82,7 +82,7 @@ class IcebergTable:
         self._name = name
         self._table = table
         self._lock = threading.Lock()
-        self._checked = ""
+        self._checked: tuple[object, ...] = ()
         self._planner = Planner(jvm)
         self._follower = Follower(jvm)
         self.replays = Replays(jvm, name.text, self._planner, self._follower, lambda: self._table)
@@ -159,9 +159,9 @@ class IcebergTable:
         return self._seen(self._jvm.pinned(self._table), columns, where)
 
     def refresh(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Snapshot | None:
-        """``snapshot`` if its metadata file is still the newest; else brought up to date from new manifests alone."""
+        """``snapshot`` if its metadata is still the newest; else brought up to date from new manifests alone."""
         self._refresh()
-        if snapshot.memo.get(_READ_FROM) == str(self._metadata().metadataFileLocation()):
+        if snapshot.memo.get(_READ_FROM) == _identity(self._metadata()):
             return snapshot
         pinned = self._jvm.pinned(self._table)
         kept: Listed | None = snapshot.memo.get(_LISTED)
@@ -233,7 +233,7 @@ class IcebergTable:
             rewritten=look.commits.rewritten,
             key_problem=problem,
         )
-        snapshot.memo[_READ_FROM] = str(metadata.metadataFileLocation())
+        snapshot.memo[_READ_FROM] = _identity(metadata)
         if kept is not None:
             snapshot.memo[_LISTED] = kept
         return snapshot
@@ -447,10 +447,10 @@ class IcebergTable:
                 self._table.refresh()
             except Exception as error:
                 raise unreadable(self.table, error) from error
-        place = str(self._metadata().metadataFileLocation())
-        if place != self._checked:
+        identity = _identity(self._metadata())
+        if identity != self._checked:
             self.check()
-            self._checked = place
+            self._checked = identity
 
     def _metadata(self) -> Any:
         return self._table.operations().current()
@@ -468,3 +468,13 @@ class IcebergTable:
         found = self._jvm.text_map(metadata.properties())
         # The commit of Nessie changes with each commit to the branch, also to other tables.
         return {name: value for name, value in found.items() if name not in nessie.READ_FROM}
+
+
+def _identity(metadata: Any) -> tuple[object, ...]:
+    """What differs from one version of the metadata to the next, in catalogs without metadata files too."""
+    return (
+        str(metadata.metadataFileLocation()),
+        str(metadata.uuid()),
+        int(metadata.lastUpdatedMillis()),
+        int(metadata.lastSequenceNumber()),
+    )

@@ -49,3 +49,19 @@ def test_values_stay_in_their_column(scene: Scene, change: str, any_schema: bool
     assert [row.asDict() for row in found] == expected
     assert scene.spark_rows() == scene.log_rows()
     assert report.rewritten_data_files_count in (0, 4)  # a merge may lose to the change, but not mix values
+
+
+def test_rows_that_are_added_before_columns_are_swapped_are_deleted_too(scene: Scene) -> None:
+    """Loss L12 with a swap: Iceberg looked for conflicting rows by a name that meant another column."""
+    scene.create("k INT, a STRING, b STRING")
+    scene.run(*(f"INSERT INTO {{t}} VALUES ({k}, 'a{k}', 'b{k}')" for k in range(4)))
+
+    def act() -> None:
+        scene.run("INSERT INTO {t} VALUES (50, 'zz', 'a1')")
+        for change in CHANGES["swapped"][0]:
+            scene.run(f"ALTER TABLE {{t}} {change}")
+
+    table = lk.table(scene.spark, scene.sql)
+    table.delete("a = 'a1'", observer=once_at("before_commit", act))
+    left = {row.k: row.a for row in scene.spark.table(scene.sql).collect()}
+    assert "a1" not in left.values()
