@@ -210,7 +210,12 @@ def _prepared(
         if pending is None:
             return base, None
         attempts.begin(pending, str(base.metadataFileLocation()))
-        return base, pending.apply()
+        try:
+            return base, pending.apply()
+        except Exception:
+            with suppress(Exception):  # nothing was sent; manifests that stay are left to the next vacuum
+                attempts.jvm.hidden_call(pending, "org.apache.iceberg.SnapshotProducer", "cleanAll")
+            raise
 
 
 @contextmanager
