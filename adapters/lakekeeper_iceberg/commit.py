@@ -213,8 +213,7 @@ def _prepared(
         try:
             return base, pending.apply()
         except Exception:
-            with suppress(Exception):  # nothing was sent; manifests that stay are left to the next vacuum
-                attempts.jvm.hidden_call(pending, "org.apache.iceberg.SnapshotProducer", "cleanAll")
+            attempts.discard(pending, table)  # nothing was sent
             raise
 
 

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -53,6 +54,16 @@ class Attempts:
         snapshot = int(self.jvm.hidden_call(update, _PRODUCER, "snapshotId"))
         self._noted.append(Attempt(uuid, snapshot, base))
         self.notes.replace(note_of(self.run), json.dumps([asdict(attempt) for attempt in self._noted]))
+
+    def discard(self, update: Any, table: Any) -> None:
+        """Delete the manifests of an update that was not sent; those that stay are left to the next vacuum.
+
+        Iceberg's ``cleanAll`` does not: a transaction deletes files only after its commit.
+        """
+        with suppress(Exception):
+            uuid = str(self.jvm.hidden_field(update, _PRODUCER, "commitUUID"))
+            for number in range(int(self.jvm.hidden_field(update, _PRODUCER, "manifestCount"))):
+                table.io().deleteFile(table.operations().metadataFileLocation(f"{uuid}-m{number}.avro"))
 
 
 def note_of(run: str) -> str:

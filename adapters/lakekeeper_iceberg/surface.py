@@ -20,7 +20,8 @@ org.apache.iceberg.MetadataColumns: schemaWithRowLineage/1
 org.apache.iceberg.MetricsConfig: forTable/1
 org.apache.iceberg.PartitionSpecParser: toJson/1
 org.apache.iceberg.SchemaParser: toJson/1
-org.apache.iceberg.SnapshotProducer: .base .commitUUID .manifestLists cleanAll/0 cleanUncommitted/1 snapshotId/0
+org.apache.iceberg.SnapshotProducer: .base .commitUUID .manifestCount .manifestLists
+org.apache.iceberg.SnapshotProducer: cleanAll/0 cleanUncommitted/1 snapshotId/0
 org.apache.iceberg.SortOrderParser: toJson/1
 org.apache.iceberg.StaticTableOperations: new/3
 org.apache.iceberg.TableMetadataParser: read/2 toJson/1
@@ -30,7 +31,7 @@ org.apache.iceberg.TableMetadata: lastSequenceNumber/0 lastUpdatedMillis/0
 org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnapshot/2 setCurrentSchema/1
 org.apache.iceberg.TableMetadata$Builder: setProperties/1 withMetadataLocation/1
 org.apache.iceberg.TableMetadata$Builder: setPartitionStatistics/1 setStatistics/1
-org.apache.iceberg.TableOperations: commit/2 current/0 refresh/0
+org.apache.iceberg.TableOperations: commit/2 current/0 metadataFileLocation/1 refresh/0
 org.apache.iceberg.data.GenericFileWriterFactory: builderFor/1
 org.apache.iceberg.SnapshotChanges: builderFor/1
 org.apache.iceberg.data.BaseDeleteLoader: new/1 new/2 readPosDeletes/1
