@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.spark.callbacks import JavaObject, failing_iterator
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.row_values import row_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -130,7 +131,7 @@ class _Bound(_Procedure):
         attributes = jvm.view.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes(self._given)
         relation = jvm.object("org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         plan = relation.apply(attributes, jvm.seq([row]), False, jvm.none())
-        [values] = jvm.dataframe(jvm.rows_of_plan(plan)).collect() if fields else [()]
+        values = row_values(jvm.dataframe(jvm.rows_of_plan(plan))) if fields else []
         by_name = [bool(field.metadata().contains("BY_NAME")) for field in fields]
         return [
             (str(field.name()).lower() if named else "", value)

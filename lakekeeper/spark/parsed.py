@@ -10,6 +10,7 @@ from typing import Any
 from lakekeeper.core.model.keys import quote
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import Jvm, causes
+from lakekeeper.spark.row_values import row_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def evaluated(spark: Any, given: Sequence[Argument]) -> list[tuple[str, Any]]:
     columns = [jvm.shim.column(jvm, each.expression).alias(str(i)) for i, each in enumerate(given)]
     nothing = jvm.view.org.apache.spark.sql.catalyst.plans.logical.OneRowRelation()
     try:
-        row = jvm.dataframe(jvm.rows_of_plan(nothing).select(jvm.seq(columns))).first()
+        row = row_values(jvm.dataframe(jvm.rows_of_plan(nothing).select(jvm.seq(columns))))
     except Exception as error:
         chain = causes(error)
         text = (chain[0][1] if chain else str(error)).strip().splitlines()[0]
