@@ -62,7 +62,8 @@ class Decision:
 class Operation:
     """One call of a verb on a table.
 
-    operation_id       also the job group of its Spark jobs, and the prefix of the run ids of its commits
+    operation_id       also the job group of its Spark jobs, and the prefix of the run ids of its commits; the attempts
+                       of one restore or undo share it
     operation_type     the verb
     operation_status   ``done``, ``idle`` (nothing was due), ``partial``, ``failed`` or ``interrupted``
     operation_metrics  counts, sizes and depths of the report, and what the plan predicted

@@ -11,7 +11,7 @@ import pytest
 
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import DeleteReport, MergeReport
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import OptionError, Rejected
 from lakekeeper.history.operation import Operation
 from lakekeeper.history.recorder import Application, Destination, Recorder
 from lakekeeper.history.store import HistoryStore
@@ -103,6 +103,23 @@ def test_an_error_is_recorded_and_raised(store: HistoryStore, error: BaseExcepti
         Code.FAILED,
     )
     assert type(error).__name__ in str(found.reason)
+
+
+def test_an_attempt_is_recorded_though_an_earlier_one_with_its_id_failed(store: HistoryStore) -> None:
+    """All restores of one entry, and all undos of one run, have the same id."""
+    attempts = recorder(store)
+
+    def refused(observer: Observer | None) -> MergeReport:
+        act(observer)
+        raise Rejected("403 Forbidden")
+
+    for _ in range(2):
+        with pytest.raises(Rejected):
+            attempts.run("restore", refused)
+    attempts.run("restore", act)
+    assert [(each.operation_id, each.operation_status) for each in store.operations()] == [
+        ("r1", "done"), ("r1", "failed"), ("r1", "failed"),
+    ]  # fmt: skip
 
 
 def test_a_dry_run_is_not_recorded_and_keeps_its_observer(store: HistoryStore) -> None:
