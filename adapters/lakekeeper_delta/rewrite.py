@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -225,7 +226,7 @@ def chosen_codec(log: Log, state: State) -> str | None:
 
 
 def discard(log: Log, paths: Iterable[str]) -> None:
-    """Delete files that are known to be uncommitted; a missing file is no error.
+    """Delete files that are known to be uncommitted; one that is missing, or cannot be deleted, is no error.
 
     Raises AdapterError, before anything is deleted, for a path that is not a data file below the table's directory.
     """
@@ -237,7 +238,8 @@ def discard(log: Log, paths: Iterable[str]) -> None:
     base = str(files.makeQualified(root).toString()).rstrip("/") + "/"
     places = [_below(log, files, base, path) for path in wanted]
     for place in places:
-        files.delete(place, False)
+        with suppress(Exception):  # it is left for a vacuum: an error here would hide the one that led to it
+            files.delete(place, False)
 
 
 def _below(log: Log, files: Any, base: str, path: str) -> Any:

@@ -247,7 +247,7 @@ class MemoryDeletes:
             live = {path for version in self._store.versions for path in version.files}
             for path in (path for each in prepared for path in each.written):
                 if path in live:
-                    raise AdapterError(
+                    raise AssertionError(
                         f"{self._adapter.table}: {path} is part of the table and was to be discarded"
                     )
                 if self._store.disk.pop(path, None) is not None:

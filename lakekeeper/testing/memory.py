@@ -323,7 +323,7 @@ class MemoryAdapter:
             live = {path for version in self.store.versions for path in version.files}
             for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra, *r.stale)):
                 if path in live:
-                    raise AdapterError(f"{self.table}: {path} is part of the table and was to be discarded")
+                    raise AssertionError(f"{self.table}: {path} is part of the table and was to be discarded")
                 if self.store.disk.pop(path, None) is not None:
                     self.store.touched.discarded.append(path)
 

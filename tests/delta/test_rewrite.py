@@ -14,6 +14,7 @@ from delta.tables import IdentityGenerator
 from deltalake import DeltaTable as RustTable
 
 from lakekeeper.spark.jvm import Jvm
+from lakekeeper_delta.rewrite import discard
 from tests.delta.scene import Scene, Step
 from tests.oracles import delta_log
 from tests.rewrites import recluster, rewritten, tasks_of
@@ -392,3 +393,16 @@ def test_discard_deletes_all_outputs_and_nothing_else(scene: Scene) -> None:
     adapter.discard(done)
     adapter.discard(done)
     assert scene.data_files() == files
+
+
+def test_a_file_that_cannot_be_discarded_keeps_no_other_one_and_is_no_error(scene: Scene) -> None:
+    """A store that failed one delete cost every finished group of the run."""
+    scene.run("full")
+    kept = scene.path / "kept" / "part.parquet"
+    kept.parent.mkdir()
+    kept.touch()
+    lost = scene.path / "lost.parquet"
+    lost.touch()
+    discard(scene.log(), ["kept", "lost.parquet"])  # a folder with a file cannot be deleted
+    assert kept.exists()
+    assert not lost.exists()

@@ -16,7 +16,7 @@ and changes none.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +33,7 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import LONG_PAUSES, NOT_COMMITTED, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
+from lakekeeper.engine.uncommitted import removed
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, OptionError, Unknown, Unsupported
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
@@ -97,6 +98,7 @@ class RowDelete:
     snapshot   the version that the parts rest on
     unsure     a file to remove as a whole has deletes of unknown effect: its rows are a lower bound
     in_doubt   an attempt was sent and its outcome is not known
+    littered   files of this delete that no version names may be left
     """
 
     session: TableSession
@@ -115,6 +117,7 @@ class RowDelete:
     again: int = 0
     unsure: bool = False
     in_doubt: bool = False
+    littered: bool = False
     snapshot: Snapshot = field(init=False)
     loop: CommitLoop = field(init=False)
     adapter: Adapter[Any] = field(init=False)
@@ -143,7 +146,7 @@ class RowDelete:
                     self._discard()
                 raise
             # A commit that lost may leave files whose names are not recorded anywhere.
-            registration.clean = not self.loop.lost
+            registration.clean = not self.loop.lost and not self.littered
         return self._report(first, commit, started)
 
     def _commit(self, first: Snapshot, registration: Registration) -> Commit | None:
@@ -236,8 +239,7 @@ class RowDelete:
         used = {path for part in self.parts for path in part.prepared.written}
         left = dict.fromkeys(path for made in self.made for path in made.written if path not in used)
         if left:
-            with suppress(Exception):  # what happens after a commit must never look like a failed one
-                self.adapter.deletes.discard([Prepared(written=tuple(left))])
+            self._remove([Prepared(written=tuple(left))])
         return commit
 
     @property
@@ -346,7 +348,10 @@ class RowDelete:
 
     def _discard(self) -> None:
         """Delete the files of a delete that is known not to have happened."""
-        self.adapter.deletes.discard(self.made)
+        self._remove(self.made)
+
+    def _remove(self, made: Sequence[Prepared]) -> None:
+        self.littered |= not removed(self.adapter.table, lambda: self.adapter.deletes.discard(made))
 
     def _report(self, first: Snapshot, commit: Commit | None, started: int) -> DeleteReport:
         return DeleteReport(

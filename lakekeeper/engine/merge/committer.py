@@ -183,10 +183,7 @@ class Committer:
     def _done(self, commit: Commit) -> Landed:
         # If the run halts here, files that a replay replaced remain as orphans, which does no harm.
         self.events.emit("committed", version=commit.version, rewrites=len(self.pending))
-        try:
-            self.discarded |= discard_replaced(self.adapter, self.pending)
-        except Exception:  # what happens after a commit must never look like a failed one
-            self.littered = True
+        self.discarded |= discard_replaced(self.adapter, self.pending)
         return self._landed(commit)
 
     def _landed(self, commit: Commit | None) -> Landed:

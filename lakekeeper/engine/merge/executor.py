@@ -17,6 +17,7 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.quiet_window import Watch
 from lakekeeper.engine.retries import retried
 from lakekeeper.engine.state.leases import Registration
+from lakekeeper.engine.uncommitted import removed
 from lakekeeper.errors import OptionError, Unsupported, reason
 from lakekeeper.spi import Adapter, Runner
 
@@ -97,7 +98,7 @@ class Execution:
     def _discard_finished(self) -> None:
         finished = [f for f in self._waiting if f.done() and not f.cancelled() and f.exception() is None]
         results = [f.result() for f in finished]
-        self._work.adapter.discard([r for r in results if isinstance(r, Rewrite)])
+        _discard(self._work, [r for r in results if isinstance(r, Rewrite)])
 
 
 def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
@@ -138,7 +139,7 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         if not over:
             work.events.emit("written", task=task.id, rows=rewrite.rows_out, bytes=rewrite.bytes_out)
             return replace(rewrite, task=task)
-        work.adapter.discard([rewrite])
+        _discard(work, [rewrite])
         attempt = _finer(task, attempt, over)
     worst = max(over, key=lambda o: o.rows)
     bounds = {"limit_bytes": task.max_bytes}
@@ -146,6 +147,11 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
         bounds["limit_rows"] = task.target_rows
     facts = {"rows": worst.rows, "bytes": worst.bytes, "attempts": _FINER_TRIES, **bounds}
     return Failed(task, Reason.of(Code.OUTPUT_TOO_LARGE, **facts))
+
+
+def _discard(work: Work, rewrites: Sequence[Rewrite]) -> None:
+    if not removed(work.adapter.table, lambda: work.adapter.discard(rewrites)) and work.registration:
+        work.registration.clean = False
 
 
 def _merged(work: Work, task: MergeTask) -> Rewrite:
@@ -216,7 +222,7 @@ def checked(work: Work, task: MergeTask, rewrite: Rewrite) -> Rewrite | Failed:
     proven = rewrite.rows_in == 0 if not rewrite.outputs else rewrite.rows_out <= task.input_rows
     if proven and known <= {rewrite.rows_out} and rewrite.rows_out >= task.least_rows:
         return rewrite
-    work.adapter.discard([rewrite])
+    _discard(work, [rewrite])
     if not rewrite.outputs and rewrite.rows_in is None:
         return Failed(task, Reason.of(Code.ROWS_NOT_PROVEN))
     differs = known - {rewrite.rows_out}

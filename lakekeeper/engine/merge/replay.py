@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from lakekeeper.core.config.options import Options
@@ -31,6 +32,7 @@ from lakekeeper.core.planning.rebase import (
     why,
 )
 from lakekeeper.engine.events import Halted
+from lakekeeper.engine.uncommitted import removed
 from lakekeeper.errors import Conflict, reason
 from lakekeeper.spi import Adapter, Lost, Matched, Runner
 
@@ -133,7 +135,7 @@ class Replayer:
         elif masked.applied != applied_now(masked.task, lost.changes):
             wrong = Reason.of(Code.MASKED_OTHER_VERSION)
         if wrong:
-            self.adapter.discard([replace(masked, outputs=())])
+            removed(self.adapter.table, lambda: self.adapter.discard([replace(masked, outputs=())]))
             return wrong
         return masked
 
@@ -172,7 +174,7 @@ def discard_replaced(adapter: Adapter[Any], committed: Iterable[Rewrite]) -> set
 def _discarded(adapter: Adapter[Any], parts: Iterable[Rewrite]) -> set[str]:
     paths: set[str] = set()
     for each in parts:
-        adapter.discard([each])
+        removed(adapter.table, partial(adapter.discard, [each]))
         paths.update(output.path for output in each.outputs)
         paths.update((*each.extra, *each.stale))
     return paths
