@@ -23,9 +23,10 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import NOT_COMMITTED, SHORT_PAUSES, retried, sent
+from lakekeeper.engine.retries import LONG_PAUSES, NOT_COMMITTED, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
-from lakekeeper.errors import Conflict, Unknown
+from lakekeeper.engine.uncommitted import removed
+from lakekeeper.errors import Conflict, Unknown, reason
 from lakekeeper.spi import Adapter, Computed, Observer, Outdated, Runner
 
 
@@ -41,7 +42,8 @@ def compute_statistics(
 ) -> StatisticsReport:
     """Compute the statistics that are missing or outdated, within ``budget-bytes`` of data read.
 
-    Raises OptionError, NotFound or Unsupported before anything is read, and CommitError.
+    Raises OptionError, NotFound or Unsupported before anything is read, and CommitError. Once a commit has landed, an
+    error ends the call, and the report names it.
     """
     clock = clock or Clock()
     started_ms = clock.now_ms()
@@ -74,6 +76,7 @@ class _Work:
     """What one call has committed so far: one commit for each part of what was found.
 
     ``in_doubt``: an attempt of this part was sent, and its outcome is not known; an interrupt may come after it landed.
+    ``failure``: that of the part after the last one that landed.
     """
 
     adapter: Adapter[Any]
@@ -89,6 +92,7 @@ class _Work:
     lost: int = 0
     version: int | None = None
     in_doubt: bool = False
+    failure: Exception | None = None
     paths: list[str] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
 
@@ -97,13 +101,20 @@ class _Work:
         while rest.files and (limit is None or self.read_bytes < limit):
             number += 1
             left = self.options.commit.bytes_per_commit
-            rest = self._part(rest, min(left, limit - self.read_bytes) if limit else left, number)
+            try:
+                rest = self._part(rest, min(left, limit - self.read_bytes) if limit else left, number)
+            except Exception as failure:
+                if not self.run_ids:
+                    raise
+                self.failure = failure
+                return
 
     def _part(self, outdated: Outdated, most_bytes: int, number: int) -> Outdated:
         run_id, statistics = f"{self.operation}-{number}", self.adapter.statistics
         events = Events(self.adapter.table, run_id, self.observer)
         events.emit("planned", files=outdated.files, bytes=outdated.bytes)
-        read = replace(self.adapter.version(), version=outdated.version)
+        seen = retried(self.adapter.version, self.clock, LONG_PAUSES if self.run_ids else SHORT_PAUSES)
+        read = replace(seen, version=outdated.version)
         timeout_ms = self.options.vacuum.lease_timeout_ms
         with registered_run(self.adapter, run_id, read, self.clock, timeout_ms) as registration:
             with self.runner.working(run_id, f"{self.adapter.table}: statistics of {outdated.files:,} files"):
@@ -116,10 +127,10 @@ class _Work:
                 raise
             except BaseException:
                 if not self.in_doubt:
-                    statistics.discard(computed)
+                    self._discard(computed)
                 raise
         if version is None:
-            statistics.discard(computed)
+            self._discard(computed)
         else:
             self._note(computed, run_id, version)
             events.emit("committed", version=version, files=computed.files)
@@ -168,6 +179,9 @@ class _Work:
         advice = ", or compute the statistics again: a second time does no harm"
         return unknown_outcome(self.adapter.table, run_id, "the commit of statistics", why, advice)
 
+    def _discard(self, computed: Computed) -> None:
+        removed(self.adapter.table, lambda: self.adapter.statistics.discard(computed))
+
     def _note(self, computed: Computed, run_id: str, version: int) -> None:
         self.files += computed.files
         self.bytes += computed.bytes
@@ -183,4 +197,5 @@ class _Work:
             return Reason.of(Code.STATISTICS_DUE, files=self.found.files).plus(self.found.reason)
         if not self.run_ids:
             return Reason.of(Code.FILES_CHANGED)
-        return Reason.of(Code.STATISTICS_COMPUTED, files=self.files).plus(self.found.reason)
+        why = Reason.of(Code.STATISTICS_COMPUTED, files=self.files).plus(self.found.reason)
+        return why.plus(Reason.of(Code.FAILED, error=reason(self.failure))) if self.failure else why

@@ -16,6 +16,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -73,11 +74,12 @@ def build_filters(
     policy = replace(policy, unfiltered=lacking)
     report = maintain(session, runner, _by(request, policy), observer=observer, clock=clock)
     if sizes:
-        now = retried(lambda: look(session, request), clock, SHORT_PAUSES) if report.changed else snapshot
-        runs = {run_id.rpartition("-")[0] for run_id in report.run_ids}
-        live = now.blocks.path.to_pylist()
-        written = [path for path in live if any(run in path for run in runs)]
-        settled.keep(live if now.complete else None, [*(sizes.keys() - lacking), *written])
+        with suppress(Exception):  # without the note, the footers are read again
+            now = retried(lambda: look(session, request), clock, SHORT_PAUSES) if report.changed else snapshot
+            runs = {run_id.rpartition("-")[0] for run_id in report.run_ids}
+            live = now.blocks.path.to_pylist()
+            written = [path for path in live if any(run in path for run in runs)]
+            settled.keep(live if now.complete else None, [*(sizes.keys() - lacking), *written])
     return report
 
 

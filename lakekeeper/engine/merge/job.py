@@ -31,7 +31,8 @@ from lakekeeper.engine.merge.tally import Tally
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.errors import Conflict, Rejected, Unknown, reason
+from lakekeeper.engine.uncommitted import removed
+from lakekeeper.errors import Unknown, reason
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
@@ -47,7 +48,8 @@ def maintain(
 
     Raises the errors of the adapter for an unsuitable table or option, before anything is written; Conflict, Rejected
     or Unknown for a commit that failed (see ``engine/commit_loop.py``). Groups that fail or lose a race alone are in
-    the report, and the others land; so are those of a commit that failed, if another commit of this call landed.
+    the report, and the others land; so are those of a commit that failed. Once a commit of this call has landed, it
+    raises no error: the report says what landed, and by which error the call ended.
     """
     run = uuid.uuid4().hex[:16]
     session = session_of(table)
@@ -79,7 +81,7 @@ class _Round:
 class MergeJob:
     """One call: its request, what it has done so far, and its clock. For one use.
 
-    ``doubt`` is the first commit of unknown outcome.
+    ``failures`` are those of commits, in their order.
     """
 
     session: TableSession
@@ -89,7 +91,7 @@ class MergeJob:
     clock: Clock
     tally: Tally
     first: tuple[Snapshot, Plan] | None = field(default=None, init=False)
-    doubt: Unknown | None = field(default=None, init=False)
+    failures: list[Exception] = field(default_factory=list, init=False)
     started_ms: int = field(init=False)
     adapter: Adapter[Any] = field(init=False)
 
@@ -99,7 +101,12 @@ class MergeJob:
 
     def run(self) -> MergeReport:
         """Rounds until nothing is left to do, or a bound is reached."""
-        ended = self._rounds()
+        try:
+            ended = self._rounds()
+        except Exception as error:
+            if not self.tally.run_ids:
+                raise
+            ended = Reason.of(Code.FAILED, error=reason(error))
         return self._report(ended, self.clock.now_ms())
 
     def _rounds(self) -> Reason:
@@ -160,7 +167,7 @@ class MergeJob:
                 note_spent(snapshot, self.clock.now_ms(), tally.spending.bytes - spent)
             # A job that failed and a commit that lost may leave files whose names are not recorded anywhere.
             failed = any(map(_may_have_left_files, tally.groups[before:]))
-            registration.clean = not failed and tally.littered == littered
+            registration.clean &= not failed and tally.littered == littered
         tally.spent += plan.input_bytes
         rose = {task.id for task in plan.tasks if task.level > task.input_level}
         landed = [g for g in tally.groups[before:] if g.status == "committed"]
@@ -197,14 +204,21 @@ class MergeJob:
         except Halted:
             raise  # as after a crash: written files stay
         except BaseException as error:
-            self.adapter.discard(parts.ready)
-            if self.doubt is not None and isinstance(error, Exception):
-                raise self.doubt from error  # the user must look for that commit before anything else
+            removed(self.adapter.table, lambda: self.adapter.discard(parts.ready))
+            if isinstance(error, Exception) and isinstance(self._failure, Unknown):
+                raise self._failure from error
             raise
         if parts.ready:
             self._commit(parts.take(), now)
-        if self.doubt is not None and not self.tally.run_ids:
-            raise self.doubt
+        if self._failure is not None and not self.tally.run_ids:
+            raise self._failure
+
+    @property
+    def _failure(self) -> Exception | None:
+        """The first commit of unknown outcome, for which the user must look before anything else; else the first that
+        failed.
+        """
+        return min(self.failures, key=lambda failure: not isinstance(failure, Unknown), default=None)
 
     def _commit(self, rewrites: Sequence[Rewrite], now: _Round) -> None:
         run_id = self.tally.next_run_id()
@@ -222,17 +236,10 @@ class MergeJob:
         )
         try:
             landed = committer.commit(rewrites)
-        except Unknown as doubt:
-            # Its files stay. The other groups have other inputs, and commits of their own run ids: whether this commit
-            # lands, and when, is to them what any other run's commit is.
-            self.doubt = self.doubt or doubt
-            self.tally.lost(rewrites, doubt)
-            return
-        except (Conflict, Rejected) as failure:
-            if not self.tally.run_ids and self.doubt is None:
-                raise
-            # Earlier commits of this call are, or may be, in the table: what is known of them must not be lost with
-            # this one.
+        except Exception as failure:
+            # The other groups have other inputs, and commits of their own run ids: whether this commit lands, and when,
+            # is to them what any other run's commit is. Of an unknown outcome, the files stay.
+            self.failures.append(failure)
             self.tally.lost(rewrites, failure)
             return
         self.tally.landed(run_id, landed)

@@ -15,7 +15,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed
-from lakekeeper.errors import CommitError, Conflict, Unknown
+from lakekeeper.errors import CommitError, Conflict, Unknown, reason
 
 _LOG = logging.getLogger("lakekeeper.events")
 
@@ -61,12 +61,13 @@ class Tally:
         _LOG.warning("%s: group %s %s: %s", failed.task.table, failed.task.id, status, failed.detail)
         self.groups.append(_group(failed.task, status, detail=failed.detail))
 
-    def lost(self, rewrites: Sequence[Rewrite], failure: CommitError) -> None:
+    def lost(self, rewrites: Sequence[Rewrite], failure: Exception) -> None:
         """A whole commit did not land, or is not known to have landed."""
-        self.conflicts += not isinstance(failure, Unknown)
+        self.conflicts += isinstance(failure, CommitError) and not isinstance(failure, Unknown)
         self.littered += 1
         status = "dropped" if isinstance(failure, Conflict) else "failed"
-        why = Reason.of(Code.FAILED, error=str(failure))
+        said = str(failure) if isinstance(failure, CommitError) else reason(failure)
+        why = Reason.of(Code.FAILED, error=said)
         self.groups += [_group(rewrite.task, status, detail=why) for rewrite in rewrites]
 
     def landed(self, run_id: str, landed: Landed) -> None:

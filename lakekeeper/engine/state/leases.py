@@ -32,7 +32,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.note_slots import claim, filled, slot_note, take_over
-from lakekeeper.errors import MALFORMED, AdapterError, Rejected
+from lakekeeper.errors import MALFORMED, AdapterError, Rejected, reason
 from lakekeeper.spi import Adapter, Notes
 
 SLOTS = 64
@@ -134,9 +134,18 @@ class Registration:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def require(self) -> None:
-        """Raise Rejected where a vacuum may have taken this run for dead: its files may be gone."""
+        """Raise Rejected where a vacuum may have taken this run for dead, or the notes do not answer: its files may be
+        gone.
+        """
         self._require_time()
-        if not self.is_registered():
+        try:
+            is_registered = self.is_registered()
+        except Exception as error:
+            raise Rejected(
+                f"whether a vacuum has taken run {self.intent.run_id} for dead is unknown, so nothing was committed "
+                f"({reason(error)}). Run it again"
+            ) from error
+        if not is_registered:
             raise self._dead()
 
     def is_registered(self) -> bool:
