@@ -315,7 +315,8 @@ class RowDelete:
             self._renew(part, same, now, registration)
         fresh = [path for path in listed if path not in same]
         found = self.search(now, fresh, registration) if fresh else 0
-        self.note(changes, went, found)
+        # Under a changed schema, the predicate may mean other rows: their numbers need not agree.
+        self.note(changes, went if now.schema_id == before.schema_id else None, found)
 
     def _renew(self, part: _Part, same: Collection[str], now: Snapshot, registration: Registration) -> None:
         """Keep what was prepared for unchanged files; prepare again what of it is no longer valid."""
@@ -328,12 +329,15 @@ class RowDelete:
             held = self.runner.only(part.held, again - part.whole) if part.held else None
             self._prepare(held, part.whole & again, now, registration)
 
-    def note(self, changes: Changes, went: int, found: int) -> None:
-        """Report the commits in between. Raises AdapterError if rewrites alone changed the rows to delete."""
+    def note(self, changes: Changes, went: int | None, found: int) -> None:
+        """Report the commits in between. Raises AdapterError if rewrites alone changed the rows to delete.
+
+        ``went`` are the rows to delete in files that are gone; None if they cannot be compared with those ``found``.
+        """
         self.again += found
         self.over |= {w.version: str(w) for w in changes.winners}
         layout = bool(changes.winners) and all(w.layout for w in changes.winners) and not changes.obstacle
-        if layout and went != found and not self.unsure:
+        if layout and went not in (None, found) and not self.unsure:
             raise AdapterError(
                 f"{self.adapter.table}: {went:,} rows to delete were in files that {', '.join(self.over.values())} "
                 f"rewrote, but {found:,} are in the new files; no row was deleted. A rewrite has lost or doubled rows: "

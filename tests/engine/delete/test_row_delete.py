@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import DeleteReport
+from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.errors import AdapterError, Conflict, NotFound, NotSent, OptionError, Rejected, Unknown
 from lakekeeper.spi import Observer
 from lakekeeper.testing.deletes import MemoryDeletes
-from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import fingerprint
 from tests.engine.phases import At
 from tests.engine.scene import Scene, overlapping, rows
@@ -130,6 +134,34 @@ def test_a_rewrite_that_lost_rows_is_reported_and_nothing_is_deleted() -> None:
 
 def _without_file(now: Any, path: str) -> Any:
     return replace(now, files={p: e for p, e in now.files.items() if p != path})
+
+
+class _Renamed(MemoryAdapter):
+    """As Iceberg: a change of columns makes no version, and so is neither a winner nor an obstacle."""
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        found = super().changes_since(snapshot)
+        rewrites = tuple(winner for winner in found.winners if winner.layout)
+        return replace(
+            found, obstacle=None, winners=rewrites, removed=frozenset(snapshot.blocks.path.to_pylist())
+        )
+
+
+def test_a_rewrite_is_not_accused_after_the_predicate_has_another_meaning() -> None:
+    """Columns were swapped while a delete searched, and a compaction committed: it seemed to have lost rows."""
+    table = MemoryTable("db.t", {"a": "int", "b": "int"})
+    table.append([{"a": 1, "b": 7}, {"a": 1, "b": 8}, {"a": 2, "b": 1}])
+
+    def swapped() -> None:
+        for old, new in (("a", "x"), ("b", "a"), ("x", "b")):
+            table.rename_column(old, new)
+        table.rewrite_foreign(*table.current.files)
+
+    observer, clock = At("before_commit", swapped), Clock(wait=lambda _: None)
+    options = resolve(None)
+    report = delete_rows(_Renamed(table), MemoryRunner(), "a = 1", options, observer=observer, clock=clock)
+    assert report.deleted_rows_count == 1
+    assert sorted((row["a"], row["b"]) for row in table.rows()) == [(7, 1), (8, 1)]
 
 
 def test_retries_are_bounded_and_the_error_names_the_winner(scene: Scene) -> None:
