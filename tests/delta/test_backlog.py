@@ -106,7 +106,7 @@ def test_files_wait_on_after_others_came_back_from_the_trash(scene: Scene) -> No
     dropped = on_disk(scene.path)
     scene.run("DELETE FROM {t}")
     at(scene, 0)
-    restore_files(scene.adapter(), trashed.trash)
+    restore_files(scene.adapter(), trashed.trash, 0)
     clean(scene)
     at(scene, 7.1)
     assert dropped.isdisjoint(on_disk(scene.path))

@@ -397,7 +397,7 @@ def test_discard_deletes_all_outputs_and_nothing_else(scene: Scene) -> None:
 
 def test_a_file_that_cannot_be_discarded_keeps_no_other_one_and_is_no_error(scene: Scene) -> None:
     """A store that failed one delete cost every finished group of the run."""
-    scene.run("full")
+    scene.run(*KINDS["partitioned"].steps)
     kept = scene.path / "kept" / "part.parquet"
     kept.parent.mkdir()
     kept.touch()

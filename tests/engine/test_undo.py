@@ -229,7 +229,7 @@ def test_files_in_the_trash_are_restored_first() -> None:
     [entry] = entries(scene.adapter).values()
     with pytest.raises(UndoError, match=f"restore {entry.name} first"):
         undone(scene, run)
-    restore_files(scene.adapter, entry.name)
+    restore_files(scene.adapter, entry.name, scene.table.now_ms)
     undone(scene, run)
     assert files(scene) == before
 

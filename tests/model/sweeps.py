@@ -45,8 +45,8 @@ def write(adapter: Scripted, _observer: Observer, _clock: Clock) -> None:
 def restore(name: str) -> Run:
     """A user restores files of a vacuum from the trash."""
 
-    def run(adapter: Scripted, _observer: Observer, _clock: Clock) -> Any:
-        return restore_files(adapter, name)
+    def run(adapter: Scripted, _observer: Observer, clock: Clock) -> Any:
+        return restore_files(adapter, name, clock.now_ms())
 
     return run
 

@@ -30,8 +30,16 @@ from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder,
 from lakekeeper.core.vacuum.retention import Versions, require_allowed
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register
-from lakekeeper.engine.state.note_slots import claim, filled, in_parts, part, slot_note, write_parts
+from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register, registered
+from lakekeeper.engine.state.note_slots import (
+    claim,
+    filled,
+    in_parts,
+    part,
+    slot_note,
+    take_over,
+    write_parts,
+)
 from lakekeeper.errors import MALFORMED, AdapterError, LakekeeperError, NotFound, RetentionError
 from lakekeeper.spi import Adapter, Notes
 from lakekeeper.spi.storage import Storage
@@ -148,12 +156,30 @@ def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> str:
     with suppress(LakekeeperError):  # the error below says more about this call
         for _ in empty(adapter, vacuum.trash_retention_ms, entry.at_ms, vacuum.allowed_locations):
             pass
-    if (slot := claim(adapter.notes, _slots(), text)) is None:
-        raise AdapterError(
-            f"{adapter.table}: the trash holds {SLOTS} entries, none of which may be deleted yet; nothing was deleted. "
-            "Call empty_trash(all_entries=True), or vacuum without the trash"
-        )
-    return slot
+    if (slot := claim(adapter.notes, _slots(), text)) is not None:
+        return slot
+    for slot, there in _of_former_tables(adapter, vacuum.trash_retention_ms, entry.at_ms):
+        if take_over(adapter.notes, slot, there, text):
+            return slot
+    raise AdapterError(
+        f"{adapter.table}: the trash holds {SLOTS} entries, none of which may be deleted yet; nothing was deleted. "
+        "Call empty_trash(all_entries=True), or vacuum without the trash"
+    )
+
+
+def _of_former_tables(adapter: Adapter[Any], keep_ms: int, now_ms: int) -> list[tuple[str, str]]:
+    """Slots of expired entries of tables that this one has replaced, each with its text: first those without files.
+
+    No call empties them any more.
+    """
+    found = []
+    for slot, text in filled(adapter.notes, _slots()):
+        entry = _parsed(text)
+        if entry is None or now_ms < entry.expires_ms(keep_ms):
+            continue
+        if not adapter.storage.same_table(entry.table_uuid, entry.version):
+            found.append((entry.kind == "files", entry.at_ms, slot, text))
+    return [(slot, text) for _, _, slot, text in sorted(found)]
 
 
 def change(notes: Notes, slot: str, entry: TrashEntry, changed: TrashEntry) -> None:
@@ -227,13 +253,16 @@ def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
     return found
 
 
-def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = ()) -> TrashEntry:
+def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequence[str] = ()) -> TrashEntry:
     """Move an entry's files back to their original paths; files that are back already stay.
 
     ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError if
-    some files are still in the trash: the entry is then kept.
+    some files are still in the trash, or a vacuum still moves files into it: the entry is then kept.
     """
     slot, entry = find(adapter, name)
+    filling = _being_filled(
+        adapter.notes, [entry], now_ms
+    )  # before the moves: a vacuum may end while they go on
     storage = adapter.storage.allowing(locations)
     back = {target: source for source, target, _ in _moves(adapter, storage, entry)}
     _hint(adapter, entry, list(back.values()))
@@ -246,10 +275,22 @@ def restore_files(adapter: Adapter[Any], name: str, locations: Sequence[str] = (
             f"{adapter.table}: {len(missing):,} of {len(back):,} files could not be moved back ({missing[0]}); the "
             "others are back, and the entry is kept. Run the restore again"
         )
+    if filling:
+        raise AdapterError(
+            f"{adapter.table}: a vacuum may still move files into '{entry.name}'; the files that were in it are back, "
+            "and the entry is kept. Run the restore again when the vacuum has ended"
+        )
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
     _reset_cursor(adapter.notes)
     _forget(adapter.notes, slot, entry)
     return entry
+
+
+def _being_filled(notes: Notes, found: Collection[TrashEntry], now_ms: int) -> set[str]:
+    """Names of the entries into which a vacuum may still move files; each was registered before its entry existed."""
+    names = {entry.name for entry in found if entry.kind == "files"}
+    runs = registered(notes).values() if names else ()
+    return {run.run_id for run in runs if run.run_id in names and run.deletes(0, now_ms)}
 
 
 def _reset_cursor(notes: Notes) -> None:
@@ -283,16 +324,20 @@ def empty(
 ) -> Iterator[TrashEntry]:
     """Delete entries older than ``keep_ms`` (None: all of them); yields each with what was deleted.
 
-    An entry with a file that could not be deleted is returned with what was deleted of it, and is kept. ``locations``
-    as in :func:`restore_files`. Raises RetentionError where the table's files may belong to others and, after all other
-    entries, for those with files that a live version reads (unless ``dropped``: the table itself goes); AdapterError
-    where the log or the storage does not answer.
+    An entry with a file that could not be deleted, or into which a vacuum may still move files, is returned with what
+    was deleted of it, and is kept. ``locations`` as in :func:`restore_files`. Raises RetentionError where the table's
+    files may belong to others and, after all other entries, for those with files that a live version reads (unless
+    ``dropped``: the table itself goes); AdapterError where the log or the storage does not answer.
     """
     storage = adapter.storage.allowing(locations)
     needed: dict[str, Collection[str]] = {}
-    for slot, entry in entries(adapter).items():
-        if keep_ms is not None and now_ms < entry.expires_ms(keep_ms):
-            continue
+    due = {
+        slot: entry
+        for slot, entry in entries(adapter).items()
+        if keep_ms is None or now_ms >= entry.expires_ms(keep_ms)
+    }
+    filling = _being_filled(adapter.notes, due.values(), now_ms)
+    for slot, entry in due.items():
         moves = _moves(adapter, storage, entry)
         doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]
         found = storage.look([file.path for file in doomed])
@@ -309,7 +354,7 @@ def empty(
                 continue
         gone = set(storage.delete([file for file in there if file.path not in named])) if there else set()
         size = sum(file.bytes for file in there if file.path in gone)
-        if len(gone) == len(there):
+        if len(gone) == len(there) and entry.name not in filling:
             _forget(adapter.notes, slot, entry)
         yield replace(entry, files=len(gone), bytes=size)
     if needed:

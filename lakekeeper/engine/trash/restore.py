@@ -29,6 +29,7 @@ from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.dropped_rows import dropped_rows, other_rows
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
+from lakekeeper.engine.uncommitted import removed
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
@@ -57,7 +58,7 @@ def restore(
     seen = adapter.version()
     slot, entry = trash_entries.find(adapter, name)
     if entry.kind == "files":
-        trash_entries.restore_files(adapter, entry.name, options.vacuum.allowed_locations)
+        trash_entries.restore_files(adapter, entry.name, started, options.vacuum.allowed_locations)
         return RestoreReport(
             adapter.table, entry.name, "files", files=entry.files, bytes=entry.bytes, version=seen.version
         )
@@ -287,5 +288,4 @@ class _Restore:
         return held
 
     def _discard(self, made: Sequence[Prepared]) -> None:
-        with suppress(Exception):  # they stay, as files of a run that has ended, for the next vacuum
-            self.adapter.deletes.discard(made)
+        removed(self.adapter.table, lambda: self.adapter.deletes.discard(made))
