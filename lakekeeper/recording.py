@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.config.run_options import HistoryOptions
 from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.core.scheduling.task import Task
-from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.state.service_lease import new_owner
@@ -138,18 +138,18 @@ class FleetMemory:
 
         As far as it is known.
         """
-        since = now_ms - DAY_MS
-        mine = sum(size for at, size in self._rewritten if at > since)
-        return self._at_least(mine, lambda store: store.rewritten_bytes(since, origin="auto"))
+        day = LastDay(now_ms)
+        mine = sum(size for at, size in self._rewritten if day.has(at))
+        return self._at_least(mine, lambda store: store.rewritten_bytes(day, origin="auto"))
 
     def core_seconds(self, now_ms: int, name: str | None = None, table: TableId | None = None) -> float:
         """Core-seconds that automatic runs have used in the 24 hours before ``now_ms``, as far as it is known.
 
         For all tables, or for the one of this name.
         """
-        since = now_ms - DAY_MS
-        mine = sum(used for at, whose, used in self._used if at > since and name in (None, whose))
-        return self._at_least(mine, lambda store: store.core_seconds("auto", since, table))
+        day = LastDay(now_ms)
+        mine = sum(used for at, whose, used in self._used if day.has(at) and name in (None, whose))
+        return self._at_least(mine, lambda store: store.core_seconds("auto", day, table))
 
     def _at_least(self, mine: _Amount, recorded: Callable[[HistoryStore], _Amount]) -> _Amount:
         """What this process has used, or what the history has recorded of all processes, whichever is more."""
@@ -163,13 +163,14 @@ class FleetMemory:
 
     def keep(self, report: AutoReport, now_ms: int) -> None:
         """Remember what a pass leaves."""
+        day = LastDay(now_ms)
         tasks = [task for table in report.tables for task in table.tasks]
         self._tasks.update({task.key: task for task in tasks})
         spent = sum(max(t.attempted_bytes_count, t.rewritten_bytes_count) for t in report.tables)
-        recent = [(at, size) for at, size in self._rewritten if at > now_ms - DAY_MS]
+        recent = [(at, size) for at, size in self._rewritten if day.has(at)]
         self._rewritten = [*recent, (now_ms, spent)]
         used = [(now_ms, table.table, table.core_seconds) for table in report.tables if table.core_seconds]
-        self._used = [*(each for each in self._used if each[0] > now_ms - DAY_MS), *used]
+        self._used = [*(each for each in self._used if day.has(each[0])), *used]
         if self._store is not None:
             try:
                 self._store.keep_tasks(tasks, now_ms)

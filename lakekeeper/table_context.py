@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper import arguments
 from lakekeeper.core.config.options import Options
-from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
@@ -77,7 +77,7 @@ class TableContext:
         )
         if resolved.budget.bytes_per_day is None:
             return made
-        return replace(made, recorded_bytes=self.recorder.rewritten_bytes(self.clock.now_ms() - DAY_MS))
+        return replace(made, recorded_bytes=self.recorder.rewritten_bytes(LastDay(self.clock.now_ms())))
 
     def with_workload(self, request: Request, source: Queries | None = None) -> Request:
         """The request with the workload that its plan is based on."""

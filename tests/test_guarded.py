@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -63,3 +64,21 @@ def test_a_statement_that_may_write_to_a_branch_runs_once(conf: str) -> None:
     with pytest.raises(Lost):
         run_guarded(session, "DELETE FROM t", "t", None, None)
     assert len(session.ran) == 1
+
+
+def test_why_a_statement_runs_unguarded_is_logged_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> Any:
+        raise ValueError("Invalid connection jdbc:postgresql://meta/db?user=a&password=hunter2\nat line 2")
+
+    monkeypatch.setattr(guarded, "open_adapter", refuse)
+    session: Any = Session()
+    with caplog.at_level(logging.WARNING, "lakekeeper"), pytest.raises(Lost):
+        run_guarded(session, "DELETE FROM t", "t", None, None)
+    [logged] = caplog.messages
+    assert logged.startswith(
+        "t: the statement is not run again if it loses to a rewrite: ValueError: Invalid "
+    )
+    assert "hunter2" not in logged
+    assert "\n" not in logged

@@ -44,6 +44,15 @@ def test_a_service_remembers_the_core_seconds_of_a_day_by_table() -> None:
     assert memory.core_seconds(2 * DAY_MS, "a") == 1.0
 
 
+def test_a_clock_that_is_set_back_frees_the_budget_of_a_service() -> None:
+    memory = FleetMemory()
+    used = TableResult("a", "done", Reason.of(Code.DONE), rewritten_bytes_count=100, core_seconds=7.0)
+    memory.keep(AutoReport((used,), 1), 3_650 * DAY_MS)
+    assert (memory.rewritten_bytes(400 * DAY_MS), memory.core_seconds(400 * DAY_MS)) == (0, 0.0)
+    memory.keep(report(50), 400 * DAY_MS)
+    assert memory.rewritten_bytes(400 * DAY_MS) == 50
+
+
 def test_passes_of_different_processes_share_their_memory_through_the_history(tmp_path: Path) -> None:
     FleetMemory(HistoryStore(tmp_path / "history.db")).keep(report(100, TASK), 0)
     assert FleetMemory(HistoryStore(tmp_path / "history.db")).tasks() == {("a", "compact"): TASK}

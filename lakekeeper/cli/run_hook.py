@@ -93,7 +93,7 @@ def _install(session: Any) -> None:
 
         handle = install(session)
     except Exception as error:  # maintenance must not fail the program
-        _LOG.error("lakekeeper could not be installed: %s: %s", type(error).__name__, error)
+        _log("lakekeeper could not be installed", error)
         return
     if handle not in _handles:
         _handles.append(handle)
@@ -109,7 +109,13 @@ def _finish_one(handle: Any) -> None:
     try:
         handle.finish()
     except Exception as error:  # as above
-        _LOG.error("the last automatic pass failed: %s: %s", type(error).__name__, error)
+        _log("the last automatic pass failed", error)
+
+
+def _log(what: str, error: Exception) -> None:
+    from lakekeeper.errors import reason
+
+    _LOG.error("%s: %s", what, reason(error))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.errors import reason
 from lakekeeper.history.operation import Ended, Operation, Report, ended
@@ -82,11 +83,11 @@ class Recorder:
         self._add(to, verb, seen, started, lambda: ended(report))
         return report
 
-    def rewritten_bytes(self, since_ms: int) -> int:
-        """Bytes that recorded operations have rewritten on the table since then; 0 if the history cannot be read."""
+    def rewritten_bytes(self, day: LastDay) -> int:
+        """Bytes that recorded operations have rewritten on the table that day; 0 if the history cannot be read."""
         to = self._destination()
         try:
-            return to.store.rewritten_bytes(since_ms, table=self.table) if to else 0
+            return to.store.rewritten_bytes(day, table=self.table) if to else 0
         except Exception as error:
             _LOG.warning(
                 "%s: the bytes that were rewritten are not known from the history: %s",

@@ -6,8 +6,8 @@
 
 Write-ahead logging lets readers read while an operation is written; a writer waits for another one for up to ten
 seconds. The file must be on a local disk: SQLite's locks do not work on network file systems. Of consecutive idle
-operations of one verb on one table only the newest is kept, and operations past their retention are deleted with the
-next write.
+operations of one verb on one table only the newest is kept, and operations past their retention are deleted with later
+writes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import GroupResult
+from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.errors import MALFORMED
@@ -29,6 +30,8 @@ from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, epoc
 from lakekeeper.history.table_id import TableId
 
 _TASKS_KEPT_MS = 30 * DAY_MS
+_ENDED_IN = "end_time > ? AND end_time <= ?"
+_NEWEST_UNTIL = "SELECT max(end_time) FROM operations WHERE end_time <= ?"
 _SAME = "catalog_name = ? AND schema_name = ? AND table_name = ?"
 
 
@@ -43,7 +46,11 @@ class HistoryStore:
         self._clean = clean
 
     def add(self, operation: Operation, keep_ms: int) -> None:
-        """Write an operation in one transaction, and delete those that ended ``keep_ms`` before it."""
+        """Write an operation in one transaction, and delete those that ended ``keep_ms`` before it.
+
+        More exactly, before the newest one that ended a day before it: a clock that is ahead deletes nothing on its
+        first day.
+        """
         with transaction(self.path, write=True) as db:
             if operation.operation_status == "idle":
                 self._drop_idle(db, operation)
@@ -59,7 +66,11 @@ class HistoryStore:
                     "reason": self._json(left.reason.to_dict()),
                 }
                 self._insert(db, "decisions", {"operation": number, "number": at, **row})
-            db.execute("DELETE FROM operations WHERE end_time < ?", (_from(operation.end_ms - keep_ms),))
+            [confirmed] = db.execute(_NEWEST_UNTIL, (_time(operation.end_ms - DAY_MS),)).fetchone()
+            if confirmed is not None:
+                db.execute(
+                    "DELETE FROM operations WHERE end_time < ?", (_time(epoch_ms(confirmed) - keep_ms),)
+                )
 
     def tables(self) -> tuple[TableId, ...]:
         """The tables that have operations, sorted by name."""
@@ -88,7 +99,7 @@ class HistoryStore:
             given += [table.catalog, table.schema, table.name]
         if since_ms is not None:
             where.append("end_time >= ?")
-            given.append(_from(since_ms))
+            given.append(_time(since_ms))
         given.append(-1 if limit is None else limit)
         chosen = f"FROM operations WHERE {' AND '.join(where)} ORDER BY end_time DESC, number DESC LIMIT ?"
         parts: dict[str, dict[int, list[sqlite3.Row]]] = {"merge_groups": {}, "decisions": {}}
@@ -103,13 +114,13 @@ class HistoryStore:
             )
 
     def rewritten_bytes(
-        self, since_ms: int, *, origin: str | None = None, table: TableId | None = None
+        self, day: LastDay, *, origin: str | None = None, table: TableId | None = None
     ) -> int:
-        """Bytes that operations of one origin or of all have rewritten since then, on one table or on all.
+        """Bytes that operations of one origin or of all have rewritten that day, on one table or on all.
 
         What failed or lost a race counts too, where the file says so: earlier versions recorded what was committed.
         """
-        where, given = "end_time >= ?", [_from(since_ms)]
+        where, given = _ENDED_IN, [_time(day.since_ms), _time(day.until_ms)]
         if origin is not None:
             where += " AND origin = ?"
             given.append(origin)
@@ -125,12 +136,12 @@ class HistoryStore:
         with transaction(self.path, write=False) as db:
             return int(db.execute(query, given).fetchone()[0])
 
-    def core_seconds(self, origin: str, since_ms: int, table: TableId | None = None) -> float:
-        """Core-seconds of operations of this origin since then, on one table or on all.
+    def core_seconds(self, origin: str, day: LastDay, table: TableId | None = None) -> float:
+        """Core-seconds of operations of this origin that day, on one table or on all.
 
         An operation that was not measured counts with its duration, which estimates the driver's.
         """
-        where, given = "origin = ? AND end_time >= ?", [origin, _from(since_ms)]
+        where, given = f"{_ENDED_IN} AND origin = ?", [_time(day.since_ms), _time(day.until_ms), origin]
         if table is not None:
             where += f" AND {_SAME}"
             given += [table.catalog, table.schema, table.name]
@@ -205,7 +216,7 @@ class HistoryStore:
         return [self._cleaned(each) for each in value] if isinstance(value, Sequence) else value
 
 
-def _from(ms: int) -> str:
+def _time(ms: int) -> str:
     """A bound on times as the file has them; all of them are after 1970, and a longer retention keeps them all."""
     return utc(max(ms, 0))
 

@@ -25,7 +25,7 @@ from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events
-from lakekeeper.errors import AdapterError, Conflict, NotFound
+from lakekeeper.errors import AdapterError, Conflict, NotFound, reason
 from lakekeeper.opening import Opened, open_adapter
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spi import Observer
@@ -136,7 +136,6 @@ def _guard(spark: SparkSession, target: str, options: Mapping[str, Any] | None) 
 
 
 def _unguarded(table: str, error: Exception) -> None:
-    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
     not_ours = isinstance(error, NotFound) or (isinstance(error, AdapterError) and error.missing)
     level = logging.DEBUG if not_ours else logging.WARNING
-    _LOG.log(level, "%s: the statement is not run again if it loses to a rewrite: %s", table, text)
+    _LOG.log(level, "%s: the statement is not run again if it loses to a rewrite: %s", table, reason(error))

@@ -11,6 +11,7 @@ import pytest
 
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import DeleteReport, MergeReport
+from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.errors import OptionError, Rejected
 from lakekeeper.history.operation import Operation
 from lakekeeper.history.recorder import Application, Destination, Recorder
@@ -84,7 +85,7 @@ def test_what_a_failed_call_has_read_is_recorded_and_counts(store: HistoryStore)
     with pytest.raises(RuntimeError):
         recorder(store).run("compact", refused)
     assert only(store).operation_metrics == {"attempted_bytes_count": 42}
-    assert recorder(store).rewritten_bytes(0) == 42
+    assert recorder(store).rewritten_bytes(LastDay(0)) == 42
 
 
 @pytest.mark.parametrize(

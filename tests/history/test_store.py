@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.errors import HistoryError
 from lakekeeper.history.operation import Operation
@@ -67,7 +68,6 @@ def test_a_retention_longer_than_the_calendar_keeps_everything(store: HistorySto
     now = 1_800_000_000_000
     added(store, operation("old", end_ms=now - 1), operation("new", end_ms=now), keep_ms=days * DAY_MS)
     assert ids(store.operations(since_ms=now - days * DAY_MS)) == ["new", "old"]
-    assert store.rewritten_bytes(now - days * DAY_MS) == 800
 
 
 def test_operations_of_one_table_are_newest_first_and_limited(store: HistoryStore) -> None:
@@ -89,14 +89,25 @@ def test_of_consecutive_idle_operations_the_newest_is_kept(store: HistoryStore) 
 
 
 def test_operations_past_their_retention_are_deleted_with_their_groups(store: HistoryStore) -> None:
-    added(store, operation("old", end_ms=DAY_MS), operation("new", end_ms=4 * DAY_MS), keep_ms=2 * DAY_MS)
-    assert ids(store.operations()) == ["new"]
+    kept = 2 * DAY_MS
+    added(store, operation("old", end_ms=DAY_MS), operation("new", end_ms=4 * DAY_MS), keep_ms=kept)
+    assert ids(store.operations()) == ["new", "old"]
+    added(store, operation("a day later", end_ms=5 * DAY_MS), keep_ms=kept)
+    assert ids(store.operations()) == ["a day later", "new"]
     with sqlite3.connect(store.path) as db:
         counts = [
             db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("merge_groups", "decisions")
         ]
     db.close()
-    assert counts == [1, 1]
+    assert counts == [2, 2]
+
+
+def test_operations_of_a_clock_that_is_ahead_delete_nothing(store: HistoryStore) -> None:
+    """Each of them once deleted the history of all tables."""
+    days = [operation(f"day-{day}", end_ms=day * DAY_MS) for day in range(80, 100)]
+    ahead = [operation(f"ahead-{n}", end_ms=500 * DAY_MS + n, table=OTHER) for n in range(3)]
+    added(store, *days, *ahead, operation("right again", end_ms=100 * DAY_MS), keep_ms=30 * DAY_MS)
+    assert set(ids(store.operations())) == {each.operation_id for each in (*days, *ahead)} | {"right again"}
 
 
 def test_details_are_read_by_one_query_for_all_operations_or_not_at_all(
@@ -176,8 +187,8 @@ CALLS: dict[str, Callable[[HistoryStore], object]] = {
     "operations": lambda store: store.operations(),
     "tables": lambda store: store.tables(),
     "tasks": lambda store: store.tasks(),
-    "rewritten_bytes": lambda store: store.rewritten_bytes(0),
-    "core_seconds": lambda store: store.core_seconds("auto", 0),
+    "rewritten_bytes": lambda store: store.rewritten_bytes(LastDay(0)),
+    "core_seconds": lambda store: store.core_seconds("auto", LastDay(0)),
     "add": lambda store: store.add(operation(), DAY_MS),
     "keep_tasks": lambda store: store.keep_tasks([Task("merge", "a", "compact")], DAY_MS),
     "release": lambda store: store.release({"a"}),
@@ -294,9 +305,10 @@ def test_core_seconds_are_summed_by_origin_time_and_table(store: HistoryStore) -
         operation("other", origin="auto", start_ms=5_000, end_ms=6_000, core_seconds=5.0, table=other),
         operation("unmeasured", origin="auto", start_ms=5_000, end_ms=8_000, core_seconds=None),
     )
-    assert store.core_seconds("auto", 5_000) == pytest.approx(38.0, abs=0.01)
-    assert store.core_seconds("auto", 5_000, other) == 5.0
-    assert store.core_seconds("auto", 9_000) == 0.0
+    day = LastDay(4_999 + DAY_MS)
+    assert store.core_seconds("auto", day) == pytest.approx(38.0, abs=0.01)
+    assert store.core_seconds("auto", day, other) == 5.0
+    assert store.core_seconds("auto", LastDay(8_000 + DAY_MS)) == 0.0
 
 
 def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store: HistoryStore) -> None:
@@ -311,8 +323,17 @@ def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store:
 def test_rewritten_bytes_are_summed_by_origin_and_time(store: HistoryStore) -> None:
     added(store, operation("call", end_ms=5_000), operation("early", origin="auto", end_ms=4_999))
     added(store, *(operation(f"auto-{i}", origin="auto", end_ms=5_000) for i in range(3)))
-    assert store.rewritten_bytes(5_000, origin="auto") == 1_200
-    assert store.rewritten_bytes(5_001, origin="auto") == 0
+    assert store.rewritten_bytes(LastDay(4_999 + DAY_MS), origin="auto") == 1_200
+    assert store.rewritten_bytes(LastDay(5_000 + DAY_MS), origin="auto") == 0
+
+
+def test_work_of_a_clock_that_is_ahead_counts_only_if_it_is_a_little_ahead(store: HistoryStore) -> None:
+    """It would use up the budgets of all days until its time has come."""
+    now = 400 * DAY_MS
+    for name, ahead in (("a little", 60_000), ("a day", DAY_MS), ("ten years", 3_650 * DAY_MS)):
+        added(store, operation(name, origin="auto", end_ms=now + ahead, core_seconds=3.0))
+    assert store.rewritten_bytes(LastDay(now)) == 400
+    assert store.core_seconds("auto", LastDay(now)) == 3.0
 
 
 def test_work_that_was_not_committed_counts_where_the_file_has_it(store: HistoryStore) -> None:
@@ -324,12 +345,12 @@ def test_work_that_was_not_committed_counts_where_the_file_has_it(store: History
     )
     refused = {"attempted_bytes_count": 70}
     added(store, *(operation(f"op-{i}", operation_metrics=m) for i, m in enumerate((*metrics, refused))))
-    assert store.rewritten_bytes(0) == 400 + 900 + 70
+    assert store.rewritten_bytes(LastDay(DAY_MS)) == 400 + 900 + 70
 
 
 def test_rewritten_bytes_of_a_table_are_summed_over_all_origins(store: HistoryStore) -> None:
     other = TableId("ice", "db", "other", "iceberg")
     added(store, operation("call", end_ms=5_000), operation("auto", origin="auto", end_ms=5_000))
     added(store, operation("else", end_ms=5_000, table=other))
-    assert store.rewritten_bytes(5_000, table=other) == 400
-    assert store.rewritten_bytes(5_000, table=operation("call").table) == 800
+    assert store.rewritten_bytes(LastDay(DAY_MS), table=other) == 400
+    assert store.rewritten_bytes(LastDay(DAY_MS), table=operation("call").table) == 800

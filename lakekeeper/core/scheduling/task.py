@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.units import CLOCKS_DIFFER_MS, DAY_MS
 
 Kind = Literal["plan", "lifecycle", "merge", "index", "statistics", "gc"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
@@ -62,8 +62,8 @@ class Task:
         return self.table, self.verb
 
     def is_parked(self, now_ms: int) -> bool:
-        """Whether it must wait because it has failed."""
-        return now_ms < self.parked_until_ms
+        """Whether it must wait because it has failed; an end further ahead than any pause is a wrong clock's."""
+        return now_ms < self.parked_until_ms <= now_ms + DAY_MS + CLOCKS_DIFFER_MS
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -16,7 +16,7 @@ import threading
 from collections import defaultdict
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.scheduling.last_day import LastDay
 
 _MINUTE_MS = 60_000
 
@@ -27,24 +27,24 @@ _of: defaultdict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
 
 def note_spent(snapshot: Snapshot, now_ms: int, size: int) -> None:
     """This process rewrote ``size`` bytes of the table."""
-    minute = now_ms // _MINUTE_MS
+    minute, day = now_ms // _MINUTE_MS, LastDay(now_ms)
     with _lock:
         minutes = _of[snapshot.table_uuid]
         at, before = minutes.get(minute, (now_ms, 0))
         minutes[minute] = max(at, now_ms), before + size
-        for old in [each for each in minutes if each < minute - DAY_MS // _MINUTE_MS]:
-            del minutes[old]
+        for other in [each for each, (last, _) in minutes.items() if not day.has(last)]:
+            del minutes[other]
 
 
 def spent_bytes(snapshot: Snapshot, now_ms: int) -> int:
     """Bytes rewritten on the table in the 24 hours before ``now_ms``, as far as it is known."""
-    start = now_ms - DAY_MS
+    day = LastDay(now_ms)
     with _lock:
-        mine = sum(size for at, size in _of.get(snapshot.table_uuid, {}).values() if at > start)
+        mine = sum(size for at, size in _of.get(snapshot.table_uuid, {}).values() if day.has(at))
     if snapshot.rewritten is not None:
         at, size = snapshot.rewritten
-        logged = int(size[at > start].sum())
+        logged = int(size[day.has(at)].sum())
     else:
         blocks = snapshot.blocks
-        logged = int(blocks.bytes[(blocks.key_id >= 0) & (blocks.added_at > start)].sum())
+        logged = int(blocks.bytes[(blocks.key_id >= 0) & day.has(blocks.added_at)].sum())
     return max(mine, logged)

@@ -40,7 +40,9 @@ class Backoff:
 
     def resting(self, now_ms: int) -> frozenset[str]:
         """Partitions that are to be left alone now."""
-        return frozenset(p for p, until in self._until_ms.items() if until > now_ms)
+        # A later end is from before the clock was set back.
+        furthest = now_ms + self.pause_ms * 2**_MOST_DOUBLINGS
+        return frozenset(p for p, until in self._until_ms.items() if now_ms < until <= furthest)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lakekeeper.core.units import CLOCKS_DIFFER_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import MALFORMED
 from lakekeeper.spi import Notes
@@ -23,8 +24,8 @@ from lakekeeper.spi import Notes
 NOTE = "service.json"
 LASTS_MS = 5 * 60_000
 _RENEWED_MS = LASTS_MS // 3
-_FURTHEST_MS = 2 * LASTS_MS
-"""How far ahead a lease may end, since the clock of another host may be ahead; no service wrote a later end."""
+_FURTHEST_MS = LASTS_MS + CLOCKS_DIFFER_MS
+"""How far ahead a lease may end; no service with a right clock wrote a later end."""
 
 
 def new_owner() -> str:

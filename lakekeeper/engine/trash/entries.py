@@ -260,9 +260,8 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     some files are still in the trash, or a vacuum still moves files into it: the entry is then kept.
     """
     slot, entry = find(adapter, name)
-    filling = _being_filled(
-        adapter.notes, [entry], now_ms
-    )  # before the moves: a vacuum may end while they go on
+    # Before the moves: a vacuum may end while they go on.
+    filling = _being_filled(adapter.notes, [entry], now_ms)
     storage = adapter.storage.allowing(locations)
     back = {target: source for source, target, _ in _moves(adapter, storage, entry)}
     _hint(adapter, entry, list(back.values()))

@@ -60,6 +60,17 @@ def test_pauses_double_up_to_a_day() -> None:
     assert not task.is_parked(1_000 + DAY_MS)
 
 
+def test_a_task_that_failed_by_a_clock_ten_years_ahead_runs_again() -> None:
+    began, now = 3_650 * DAY_MS, 1_000
+    for times in (1, 20):
+        task = MERGE
+        for _ in range(times):
+            task = failed(task, "OutOfMemoryError", began, 900_000)
+        assert task.is_parked(began)
+        assert not task.is_parked(now)
+    assert failed(task, "OutOfMemoryError", now + 60_000, 900_000).is_parked(now), "a minute ahead"
+
+
 def test_a_parked_task_says_in_each_pass_how_often_it_failed_and_why() -> None:
     task = failed(failed(MERGE, "boom", 0, 3_600_000), "boom", 0, 3_600_000)
     for _ in range(3):

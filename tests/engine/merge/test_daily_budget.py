@@ -103,6 +103,19 @@ def test_the_log_counts_where_it_has_more_than_this_process_recorded() -> None:
     assert spent_bytes(replace(snapshot, rewritten=summaries), START + DAY_MS) == 0
 
 
+@pytest.mark.parametrize("ahead_ms, counts", [(60_000, True), (3_650 * DAY_MS, False)])
+def test_work_of_a_clock_that_is_far_ahead_uses_up_no_budget(ahead_ms: int, counts: bool) -> None:
+    snapshot, at = fresh(2).adapter.snapshot(), START + ahead_ms
+    logged = replace(snapshot, rewritten=np.array([[at], [1000]], np.int64))
+    assert spent_bytes(logged, START) == 1000 * counts
+    size = len(snapshot.blocks)
+    written = replace(snapshot.blocks, key_id=np.zeros(size, np.int32), added_at=np.full(size, at, np.int64))
+    bytes_written = int(written.bytes.sum())
+    assert spent_bytes(replace(snapshot, blocks=written), START) == bytes_written * counts
+    note_spent(snapshot, at, 300)
+    assert spent_bytes(snapshot, START) == 300 * counts
+
+
 def test_without_a_log_the_blocks_that_we_wrote_count() -> None:
     scene = fresh(4)
     assert spent_bytes(scene.adapter.snapshot(), START) == 0

@@ -31,6 +31,13 @@ def test_raced_partitions_rest_longer_each_time_until_they_are_quiet() -> None:
     assert "" not in backoff.resting(5001), "a table without partitions never rests"
 
 
+def test_no_partition_rests_until_a_clock_that_was_set_back_catches_up() -> None:
+    backoff = Backoff(pause_ms=100)
+    backoff.raced("p=1", 1_000_000)
+    assert backoff.resting(1_000_099) == {"p=1"}
+    assert not backoff.resting(1_000)
+
+
 def partitioned() -> Scene:
     from lakekeeper.testing.lake import MemoryTable
 
