@@ -1,4 +1,4 @@
-"""The file of the history: whether a file is one, and one transaction on it.
+"""The file of the history: its schema, and one transaction on it.
 
 Nothing is written to a file that is not a history. A reader creates no file, and finds nothing in an empty one.
 """
@@ -11,9 +11,72 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from lakekeeper.errors import HistoryError, reason
-from lakekeeper.history.schema import VERSION, allow_repeated_ids, create
 
+_VERSION = 1
 _WAIT_S = 10.0
+_SCHEMA = """
+CREATE TABLE operations (
+    number INTEGER PRIMARY KEY,
+    operation_id TEXT NOT NULL,
+    operation_type TEXT NOT NULL,
+    operation_status TEXT NOT NULL,
+    start_time TEXT NOT NULL,
+    end_time TEXT NOT NULL,
+    catalog_name TEXT NOT NULL,
+    schema_name TEXT NOT NULL,
+    table_name TEXT NOT NULL,
+    table_format TEXT NOT NULL,
+    operation_metrics TEXT NOT NULL,
+    usage_unit TEXT NOT NULL,
+    usage_quantity REAL,
+    origin TEXT NOT NULL,
+    policies TEXT NOT NULL,
+    cluster_key TEXT NOT NULL,
+    version_before INTEGER,
+    version_after INTEGER,
+    run_ids TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    application_id TEXT NOT NULL,
+    user_name TEXT NOT NULL,
+    versions TEXT NOT NULL
+);
+CREATE INDEX operations_of_table ON operations (catalog_name, schema_name, table_name, operation_type, number);
+CREATE INDEX operations_by_end ON operations (end_time);
+CREATE TABLE merge_groups (
+    operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    group_id TEXT NOT NULL,
+    group_status TEXT NOT NULL,
+    level INTEGER NOT NULL,
+    partition TEXT NOT NULL,
+    files_in INTEGER NOT NULL,
+    bytes_in INTEGER NOT NULL,
+    rows_in INTEGER NOT NULL,
+    files_out INTEGER NOT NULL,
+    bytes_out INTEGER NOT NULL,
+    rows_out INTEGER NOT NULL,
+    replayed_rows INTEGER NOT NULL,
+    score REAL,
+    reason TEXT,
+    detail TEXT,
+    PRIMARY KEY (operation, number)
+);
+CREATE TABLE tasks (
+    table_name TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    task TEXT NOT NULL,
+    updated TEXT NOT NULL,
+    PRIMARY KEY (table_name, verb)
+);
+CREATE TABLE decisions (
+    operation INTEGER NOT NULL REFERENCES operations ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (operation, number)
+);
+"""
 _OURS = frozenset({"operations", "merge_groups", "decisions"})
 _CONF = "spark.lakekeeper.history.path"
 
@@ -48,11 +111,9 @@ def _connected(path: Path, write: bool) -> sqlite3.Connection:
         db = _opened(path, "rwc" if write else "rw")
     try:
         db.row_factory = sqlite3.Row
+        db.execute("PRAGMA foreign_keys = ON")
         if new:
             _create(db, path)
-        elif write:
-            allow_repeated_ids(db)
-        db.execute("PRAGMA foreign_keys = ON")
         if not write:
             db.execute("PRAGMA query_only = ON")
     except BaseException:
@@ -88,9 +149,9 @@ def _is_empty(db: sqlite3.Connection, path: Path) -> bool:
         raise HistoryError(
             f"{path}: another application's database, not a history; set {_CONF} to another file"
         )
-    if version != VERSION:
+    if version != _VERSION:
         raise HistoryError(
-            f"{path}: the history has version {version}, this lakekeeper reads version {VERSION}"
+            f"{path}: the history has version {version}, this lakekeeper reads version {_VERSION}"
         )
     return False
 
@@ -101,5 +162,7 @@ def _create(db: sqlite3.Connection, path: Path) -> None:
         db.execute("PRAGMA journal_mode = WAL")
     db.execute("BEGIN IMMEDIATE")
     if _is_empty(db, path):
-        create(db)
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")

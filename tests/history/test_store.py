@@ -152,37 +152,6 @@ def test_a_file_of_a_later_version_is_refused_and_left_unchanged(store: HistoryS
         store.operations()
 
 
-def as_of_an_earlier_version(store: HistoryStore) -> None:
-    """The file as lakekeeper made it while each ``operation_id`` was unique."""
-    old = store.path.with_name("old.db")
-    with closing(sqlite3.connect(store.path)) as new, closing(sqlite3.connect(old)) as db:
-        statements = list(new.iterdump())
-        assert any("operation_id TEXT NOT NULL," in each for each in statements)
-        for each in statements:
-            db.execute(each.replace("operation_id TEXT NOT NULL,", "operation_id TEXT NOT NULL UNIQUE,"))
-        db.execute("PRAGMA user_version = 1")
-    old.replace(store.path)
-
-
-def test_a_file_of_an_earlier_version_keeps_its_operations_and_takes_an_id_again(store: HistoryStore) -> None:
-    added(store, operation("first", operation_status="failed"), operation("second", end_ms=3_000))
-    as_of_an_earlier_version(store)
-    assert ids(store.operations()) == ["second", "first"]
-    added(store, operation("first", end_ms=4_000), operation("first", end_ms=5_000))
-    found = store.operations()
-    assert ids(found) == ["first", "first", "second", "first"]
-    assert all(each.groups == (GROUP,) and each.decisions for each in found)
-    with closing(sqlite3.connect(store.path)) as db:
-        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
-        # As an earlier lakekeeper does, which checks the version and deletes with the operation what belongs to it.
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("DELETE FROM operations WHERE end_time < '1970-01-01T00:00:04'")
-        assert db.execute("SELECT count(*) FROM merge_groups").fetchone() == (2,)
-        assert db.execute("SELECT count(*) FROM pragma_index_list('operations')").fetchone() == (2,)
-
-
 CALLS: dict[str, Callable[[HistoryStore], object]] = {
     "operations": lambda store: store.operations(),
     "tables": lambda store: store.tables(),
