@@ -62,6 +62,13 @@ class CurveContract(Selected):
         assert notes.keep("boundaries/k/0.json", "second") == "first é"
         assert table.adapter().notes.read("boundaries/k/0.json") == "first é"
         assert notes.read("boundaries/k/1.json") is None
+        notes.replace("boundaries/k/0.json", "third")
+        notes.replace("boundaries/k/1.json", "new")
+        notes.remove("boundaries/k/2.json")  # a missing one is no error
+        assert table.adapter().notes.read("boundaries/k/0.json") == "third"
+        assert table.adapter().notes.read("boundaries/k/1.json") == "new"
+        notes.remove("boundaries/k/1.json")
+        assert table.adapter().notes.read("boundaries/k/1.json") is None
         assert table.leftovers() == set()
         assert len(table.rows()) == 3
 

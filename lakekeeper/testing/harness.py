@@ -3,6 +3,7 @@
 class TestMine(AdapterContract):
     capabilities = Capabilities(...)          # tests of what the format cannot do are not collected
     kinds = ("int", "string")                 # orderable kinds that have statistics
+    lacks = {"tag": "the format has no tags"}     # optional methods that its tables do not have, and why
     notyet = {"test_x": "upstream issue 7"}   # expected to fail, strictly, for this reason
 
     @pytest.fixture
@@ -26,6 +27,7 @@ from lakekeeper.core.model.plan import MergeTask, task_id
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spi import Adapter, Capabilities, Commit, Runner
+from lakekeeper.testing.optional_methods import METHODS
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
 
@@ -87,7 +89,7 @@ class Harness(Protocol):
 
 
 def needs(*names: str) -> Callable[[Test], Test]:
-    """Restrict a contract test to adapters with these capabilities."""
+    """Restrict a contract test to adapters with these capabilities, and to tables with these optional methods."""
 
     def mark(test: Test) -> Test:
         test.__dict__["needs"] = names
@@ -101,6 +103,7 @@ class Selected:
 
     capabilities: ClassVar[Capabilities]
     kinds: ClassVar[tuple[str, ...]] = ()
+    lacks: ClassVar[Mapping[str, str]] = {}
     notyet: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **rest: object) -> None:
@@ -110,13 +113,19 @@ class Selected:
         unknown = set(cls.notyet) - set(dir(cls))
         if unknown:
             raise TypeError(f"{cls.__name__}.notyet names no test: {', '.join(sorted(unknown))}")
+        unknown = set(cls.lacks) - set(METHODS)
+        if unknown:
+            raise TypeError(f"{cls.__name__}.lacks names no optional method: {', '.join(sorted(unknown))}")
         for name in [n for n in dir(cls) if n.startswith("test_")]:
             test = getattr(cls, name)
-            lacks = [n for n in getattr(test, "needs", ()) if not getattr(cls.capabilities, n)]
-            if lacks:
+            if not all(map(cls._has, getattr(test, "needs", ()))):
                 setattr(cls, name, None)
             elif name in cls.notyet:
                 setattr(cls, name, pytest.mark.xfail(reason=cls.notyet[name], strict=True)(_own(test)))
+
+    @classmethod
+    def _has(cls, name: str) -> bool:
+        return name not in cls.lacks if name in METHODS else bool(getattr(cls.capabilities, name))
 
 
 def _own(test: Callable[..., None]) -> Callable[..., None]:

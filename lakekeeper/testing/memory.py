@@ -481,9 +481,9 @@ class MemoryFormat:
         return ()
 
     def keeps_files(self, spark: Any, identifier: TableName) -> str:
-        """Empty: tables of the lake share no files."""
-        return ""
+        """The property ``keeps-files`` of the table; empty without it, since tables of the lake share no files."""
+        return self.open(spark, identifier).properties().get("keeps-files", "")
 
     def lost_race(self, error: BaseException) -> bool:
-        """False: writers of the lake never lose a race."""
+        """Whether it is a Conflict: writers of the lake themselves never lose a race."""
         return isinstance(error, Conflict)

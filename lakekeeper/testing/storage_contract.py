@@ -60,6 +60,16 @@ def look(table: ContractTable, *, last: int = 1) -> Look:
     return Look(storage, versions, kept, storage.garbage(versions, kept))
 
 
+def data_files(table: ContractTable) -> list[str]:
+    """Full paths of the newest version's data files."""
+    adapter = table.adapter()
+    versions = adapter.storage.versions()
+    listed = [info.path for info in adapter.storage.files()]
+    named = adapter.storage.named(versions, listed)
+    ends = tuple(adapter.snapshot().blocks.path.to_pylist())
+    return [path for path in listed if path in named and path.endswith(ends)]
+
+
 class StorageContract(Selected):
     """What a vacuum relies on."""
 
@@ -85,7 +95,7 @@ class StorageContract(Selected):
 
     def test_what_no_kept_version_names_is_garbage_and_nothing_else(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1, 2), keys(3)])
-        live = set(self._data(table))
+        live = set(data_files(table))
         table.overwrite(keys(4, 5))
         before = look(table, last=2)
         assert not places(before.files) & places(live), "the version before is kept, and names them"
@@ -101,9 +111,9 @@ class StorageContract(Selected):
     def test_only_what_the_current_version_reads_is_live(self, harness: Harness) -> None:
         """The files of other versions that the metadata still has may be deleted from the trash."""
         table = harness.create(KV, [keys(1, 2)])
-        old = set(self._data(table))
+        old = set(data_files(table))
         table.overwrite(keys(4, 5))
-        storage, now = table.adapter().storage, set(self._data(table))
+        storage, now = table.adapter().storage, set(data_files(table))
         versions = storage.versions()
         assert storage.named(versions, old | now) == old | now
         assert storage.live(versions, old | now) == now
@@ -113,7 +123,7 @@ class StorageContract(Selected):
         """A file that a hint names as dead may be live: the list of an earlier vacuum is no proof."""
         table = harness.create(KV, [keys(1), keys(2)])
         at = look(table)
-        live = self._data(table)
+        live = data_files(table)
         hinted = at.storage.garbage(at.versions, at.kept, live)
         assert not places(dead.path for dead in hinted.files) & places(live)
 
@@ -143,7 +153,7 @@ class StorageContract(Selected):
         assert storage.named(versions, left) == set()
         listed = {info.path for info in storage.files()}
         assert places(left) <= places(listed)
-        assert places(self._data(table)) <= places(listed)
+        assert places(data_files(table)) <= places(listed)
         assert not [path for path in listed if f"/{NOTES}/" in path]
         adapter.discard([made])
         assert not list(storage.left_by([run]))
@@ -164,7 +174,7 @@ class StorageContract(Selected):
     def test_only_files_of_the_table_are_deleted_or_moved(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1)])
         other = harness.create(KV, [keys(2)])
-        storage, foreign = table.adapter().storage, self._data(other)
+        storage, foreign = table.adapter().storage, data_files(other)
         root = storage.grounds.roots[0]
         paths = [*foreign, f"{root}/../x.parquet", root, "x.parquet"]
         assert storage.delete([Doomed(path, "data", 1, 1) for path in paths]) == []
@@ -176,7 +186,7 @@ class StorageContract(Selected):
         storage = table.adapter().storage
         if storage.refuses_trash():
             return  # on such storage, a vacuum with the trash is refused
-        [path, _] = sorted(self._data(table))
+        [path, _] = sorted(data_files(table))
         place = f"{storage.grounds.roots[0]}/{NOTES}/trash/entry/x.parquet"
         assert storage.move({path: place}) == [path]
         assert storage.look([path]) == [None]
@@ -203,13 +213,3 @@ class StorageContract(Selected):
         assert storage.versions().newest == before.newest
         storage.compact_metadata(dry_run=False)
         assert fingerprint(table.rows()) == fingerprint(keys(*range(4)))
-
-    @staticmethod
-    def _data(table: ContractTable) -> list[str]:
-        """Full paths of the newest version's data files."""
-        adapter = table.adapter()
-        versions = adapter.storage.versions()
-        listed = [info.path for info in adapter.storage.files()]
-        named = adapter.storage.named(versions, listed)
-        ends = tuple(adapter.snapshot().blocks.path.to_pylist())
-        return [path for path in listed if path in named and path.endswith(ends)]

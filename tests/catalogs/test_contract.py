@@ -14,8 +14,10 @@ from pyspark.sql import functions as F
 from lakekeeper.core.model.keys import quote
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Adapter, Capabilities
+from lakekeeper.testing.optional_methods import METHODS
 from lakekeeper.testing.race_contract import RaceContract
 from lakekeeper.testing.storage_contract import StorageContract
+from lakekeeper.testing.sweep_contract import SweepContract
 from lakekeeper.testing.undo_contract import UndoContract
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
@@ -65,6 +67,15 @@ class Contracted:
     def leftovers(self) -> set[str]:
         return {path for path in self.table.unreferenced() if path.endswith((".parquet", ".puffin"))}
 
+    def restore_version(self, version: int) -> None:
+        if self.catalog.delta:
+            self.table.run(f"RESTORE TABLE {{t}} TO VERSION AS OF {version}")
+        else:
+            name = self.table.sql.partition(".")[2]
+            self.table.run(
+                f"CALL {self.catalog.name}.system.rollback_to_snapshot(table => '{name}', snapshot_id => {version})"
+            )
+
     def _writer(self, rows: Sequence[Row]) -> Any:
         writer = frame(self.catalog.spark, self.kinds, rows).writeTo(self.table.sql)
         return writer.option("distribution-mode", "none").option("fanout-enabled", "true")
@@ -94,10 +105,13 @@ CAPABILITIES = Capabilities(
     row_deletes=True, stores_level=True, row_lineage=False, time_travel=True, native_key=True
 )
 
+LACKS = {name: "the contracts of the formats cover it" for name in METHODS if name != "restore_version"}
 
-class TestCatalogs(StorageContract, RaceContract, UndoContract):
-    deep_parts = ("StorageContract", "RaceContract", "UndoContract")
+
+class TestCatalogs(StorageContract, RaceContract, UndoContract, SweepContract):
+    deep_parts = ("StorageContract", "RaceContract", "UndoContract", "SweepContract")
     capabilities = CAPABILITIES
+    lacks = LACKS
     kinds = ("int", "string")
 
     @pytest.fixture(params=("hadoop", "rest", "hive", "session-iceberg", "session-delta"))

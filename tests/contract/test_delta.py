@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +15,25 @@ from lakekeeper.core.model.keys import quote
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Capabilities
 from lakekeeper.testing.contract import AdapterContract
+from lakekeeper.testing.optional_methods import Opening
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
-from tests.contract.frames import columns, frame
+from lakekeeper_delta import FORMAT
+from tests.contract.frames import columns, frame, sql_type
+from tests.contract.links import replace_by_link
 from tests.delta.scene import Scene
+from tests.oracles import delta_log
 
 pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("merged_by")]
 
 # Delta keeps no bounds of binary columns, nor of booleans.
 WITH_BOUNDS = tuple(kind for kind in SAMPLES if kind not in ("binary", "boolean"))
+LACKS = {
+    "tag": "Delta has no tags",
+    "branch": "Delta has no branches",
+    "keep_files": "no property of Delta keeps the files of a dropped table",
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,40 @@ class DeltaContractTable(Scene):
 
     def leftovers(self) -> set[str]:
         return {path for path in self.unreferenced() if path.endswith(".parquet")}
+
+    def restore_version(self, version: int) -> None:
+        self.spark.sql(f"RESTORE TABLE {self.sql} TO VERSION AS OF {version}")
+
+    def stream(self, rows: Sequence[Row], batch: int) -> None:
+        writer = frame(self.spark, self.kinds, rows).write.format("delta").mode("append")
+        writer.option("txnAppId", "5ba1").option("txnVersion", batch).save(str(self.path))
+
+    def add_column(self, name: str, kind: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.sql} ADD COLUMNS ({name} {sql_type(kind)})")
+
+    def drop_column(self, name: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.sql} DROP COLUMN {name}")
+
+    def protect_file(self, path: str) -> None:
+        replace_by_link(path, self.path.parent / f"beside_{self.path.name}")
+
+    def create_inside(self) -> None:
+        Scene(self.spark, self.path / "inner").create("k INT")
+
+    def append_undescribed(self, rows: Sequence[Row]) -> None:
+        self.set_property("delta.dataSkippingNumIndexedCols", "0")
+        self.append(rows)
+        self.set_property("delta.dataSkippingNumIndexedCols", "32")
+
+    def opening(self) -> Opening:
+        return Opening(FORMAT, self.spark, self.table_name)
+
+    def filter_column(self, name: str) -> None:
+        """Parquet's writer knows a column by its name in files."""
+        schema = json.loads(delta_log.replay(self.path).metadata["schemaString"])
+        [column] = [field for field in schema["fields"] if field["name"] == name]
+        stored = column["metadata"]["delta.columnMapping.physicalName"]
+        self.set_property(f"parquet.bloom.filter.enabled#{stored}", "true")
 
 
 @dataclass
@@ -83,6 +127,7 @@ class TestDelta(AdapterContract):
         row_deletes=True, stores_level=True, row_lineage=True, time_travel=True, native_key=True
     )
     kinds = WITH_BOUNDS
+    lacks = LACKS
 
     @pytest.fixture
     def harness(self, spark: SparkSession, tmp_path: Path) -> DeltaHarness:
@@ -97,11 +142,20 @@ class TestDelta(AdapterContract):
 class TestDeltaWithoutDeletionVectors(AdapterContract):
     """Parts that equal those of the other kind of Delta table run on demand only."""
 
-    deep_parts = ("SnapshotContract", "RewriteContract", "StorageContract", "CurveContract")
+    deep_parts = (
+        "SnapshotContract",
+        "RewriteContract",
+        "StorageContract",
+        "CurveContract",
+        "SweepContract",
+        "FileContract",
+        "StatisticsContract",
+    )
     capabilities = Capabilities(
         row_deletes=False, stores_level=True, row_lineage=False, time_travel=True, native_key=True
     )
     kinds = WITH_BOUNDS
+    lacks = LACKS
 
     @pytest.fixture
     def harness(self, spark: SparkSession, tmp_path: Path) -> DeltaHarness:

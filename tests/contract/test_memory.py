@@ -1,66 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from lakekeeper.spi import Capabilities, TableName
+from lakekeeper.spi import Capabilities
 from lakekeeper.testing.contract import AdapterContract
 from lakekeeper.testing.harness import Selected, needs
-from lakekeeper.testing.lake import MemoryTable, Settings
-from lakekeeper.testing.memory import Lake, MemoryAdapter, MemoryFormat
-from lakekeeper.testing.runner import MemoryRunner
+from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.samples import SAMPLES
-from lakekeeper.testing.values import Row
-from lakekeeper.testing.versions import Kinds
-
-
-class MemoryContractTable:
-    def __init__(self, lake: Lake, store: MemoryTable) -> None:
-        self.lake = lake
-        self.store = store
-
-    def adapter(self) -> MemoryAdapter:
-        name = self.store.name
-        return MemoryFormat(self.lake).open(None, TableName(name, "memory", name, name=name))
-
-    def append(self, rows: Sequence[Row]) -> None:
-        self.store.append(rows)
-
-    def delete(self, where: str) -> None:
-        self.store.delete(where)
-
-    def overwrite(self, rows: Sequence[Row]) -> None:
-        self.store.overwrite(rows)
-
-    def rewrite_foreign(self) -> None:
-        self.store.rewrite_foreign()
-
-    def set_property(self, name: str, value: str) -> None:
-        self.store.set_property(name, value)
-
-    def rows(self, version: int | None = None) -> list[Row]:
-        return self.store.rows(version)
-
-    def leftovers(self) -> set[str]:
-        return self.store.leftovers()
-
-
-class MemoryHarness:
-    def __init__(self, settings: Settings) -> None:
-        self.lake = Lake()
-        self.settings = settings
-        self.runner = MemoryRunner()
-
-    def create(
-        self, kinds: Kinds, batches: Sequence[Sequence[Row]], *, partition_by: Sequence[str] = ()
-    ) -> MemoryContractTable:
-        name = f"db.t{len(self.lake.tables)}"
-        store = self.lake.create(name, kinds, partition_by=partition_by, settings=self.settings)
-        for batch in batches:
-            store.append(batch)
-        return MemoryContractTable(self.lake, store)
+from tests.contract.memory_harness import MemoryHarness
 
 
 def _capabilities(**changed: bool) -> Capabilities:
@@ -81,6 +30,17 @@ class TestMemory(AdapterContract):
     @pytest.fixture
     def harness(self) -> MemoryHarness:
         return MemoryHarness(Settings())
+
+
+class TestMemoryWhoseVersionsExpireSingly(AdapterContract):
+    """As Iceberg's snapshots; the other tables keep all versions after the oldest kept one, as Delta's do."""
+
+    capabilities = _capabilities()
+    kinds = ("int",)
+
+    @pytest.fixture
+    def harness(self) -> MemoryHarness:
+        return MemoryHarness(Settings(linear=False))
 
 
 class TestMemoryWithCoarseStatistics(AdapterContract):
@@ -115,6 +75,24 @@ def test_an_expected_failure_of_an_unknown_test_is_refused() -> None:
         class Wrong(AdapterContract):
             capabilities = _capabilities()
             notyet = {"test_no_such": "a slip of the pen"}  # noqa: RUF012 (what is tested is the declaration)
+
+
+def test_a_test_that_needs_a_method_which_is_lacking_is_not_collected() -> None:
+    class Poor(AdapterContract):
+        capabilities = _capabilities()
+        lacks = {"tag": "the format has no tags"}  # noqa: RUF012 (what is tested is the declaration)
+
+    name = "test_a_version_with_a_tag_stays"
+    assert getattr(Poor, name) is None
+    assert getattr(TestMemory, name) is not None
+
+
+def test_an_unknown_method_that_is_lacking_is_refused() -> None:
+    with pytest.raises(TypeError, match="tags"):
+
+        class Wrong(AdapterContract):
+            capabilities = _capabilities()
+            lacks = {"tags": "a slip of the pen"}  # noqa: RUF012 (the same)
 
 
 def test_a_declared_failure_is_strict_and_of_one_class_only() -> None:

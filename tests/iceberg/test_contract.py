@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ from pyspark.sql import functions as F
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Capabilities
+from lakekeeper.spi import Capabilities, TableName
 from lakekeeper.testing.contract import AdapterContract
+from lakekeeper.testing.optional_methods import Opening
 from lakekeeper.testing.samples import SAMPLES
 from lakekeeper.testing.values import Row
 from lakekeeper.testing.versions import Kinds
-from tests.contract.frames import columns, frame
+from lakekeeper_iceberg import FORMAT
+from tests.contract.frames import columns, frame, sql_type
+from tests.contract.links import replace_by_link
 from tests.iceberg.scene import Scene
 
 pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("merged_by")]
@@ -50,6 +54,49 @@ class IcebergContractTable(Scene):
 
     def rows(self, version: int | None = None) -> list[Row]:
         return self.spark_records(version)
+
+    def tag(self, name: str, version: int) -> None:
+        self.run(f"ALTER TABLE {{t}} CREATE TAG {name} AS OF VERSION {version}")
+
+    def branch(self, name: str, version: int) -> None:
+        self.run(f"ALTER TABLE {{t}} CREATE BRANCH {name} AS OF VERSION {version}")
+
+    def restore_version(self, version: int) -> None:
+        self.call("rollback_to_snapshot", f", snapshot_id => {version}")
+
+    def stream(self, rows: Sequence[Row], batch: int) -> None:
+        writer = self._write(rows).option("snapshot-property.flink.job-id", "5ba1")
+        writer.option("snapshot-property.flink.max-committed-checkpoint-id", str(batch)).append()
+
+    def add_column(self, name: str, kind: str) -> None:
+        self.run(f"ALTER TABLE {{t}} ADD COLUMN {name} {sql_type(kind)}")
+
+    def drop_column(self, name: str) -> None:
+        self.run(f"ALTER TABLE {{t}} DROP COLUMN {name}")
+
+    def protect_file(self, path: str) -> None:
+        replace_by_link(path, self._place.parent / f"beside_{self.name}")
+
+    def create_inside(self) -> None:
+        Scene(self.spark).create("k INT", more=f"LOCATION '{self._place}/data/inner'")
+
+    def append_undescribed(self, rows: Sequence[Row]) -> None:
+        """Statistics are of a snapshot: a new one has none."""
+        self.append(rows)
+
+    def opening(self) -> Opening:
+        name = TableName(self.sql, "iceberg", self.sql, self.catalog, ("db",), self.name)
+        return Opening(FORMAT, self.spark, name)
+
+    def keep_files(self) -> None:
+        self.set_property("gc.enabled", "false")
+
+    def filter_column(self, name: str) -> None:
+        self.set_property(f"write.parquet.bloom-filter-enabled.column.{name}", "true")
+
+    @property
+    def _place(self) -> Path:
+        return Path(str(self.java().location()).removeprefix("file:"))
 
 
 class IcebergHarness:
@@ -95,7 +142,15 @@ class TestFormat3(AdapterContract):
 class TestFormat2(AdapterContract):
     """Behavior that format 2 shares with format 3 is tested only on demand."""
 
-    deep_parts = ("SnapshotContract", "RewriteContract", "StorageContract", "CurveContract")
+    deep_parts = (
+        "SnapshotContract",
+        "RewriteContract",
+        "StorageContract",
+        "CurveContract",
+        "SweepContract",
+        "FileContract",
+        "StatisticsContract",
+    )
     capabilities = Capabilities(
         row_deletes=True, stores_level=True, row_lineage=False, time_travel=True, native_key=True
     )
