@@ -27,6 +27,7 @@ from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.submitted import separate_stderr
 from lakekeeper.cli.synonyms import with_hint
 from lakekeeper.cli.values import byte_count, pairs
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.event_log import require_logs
@@ -551,7 +552,9 @@ def _require_place(option: str, file: Path) -> None:
 
 
 def _reported(setup: Setup, report: MergeReport) -> int:
-    """Show a report; returns the exit code. A run that lost groups and committed none has failed."""
+    """Show a report; returns the exit code. A run that an error ended, or that lost all groups, has failed."""
     setup.show(report)
+    if Code.ENDED_BY_ERROR in report.ended.codes:
+        return 1
     statuses = {group.status for group in report.groups}
     return 1 if statuses & {"failed", "dropped"} and "committed" not in statuses else 0

@@ -9,6 +9,7 @@ import typer
 from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
+from lakekeeper.core.model.report import PARTIAL
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,4 +45,4 @@ def compute_statistics(
             columns, dry_run=dry_run, observer=progress, options=options
         )
     setup.show(report)
-    return 0
+    return 1 if report.status == PARTIAL else 0

@@ -198,4 +198,6 @@ class _Work:
         if not self.run_ids:
             return Reason.of(Code.FILES_CHANGED)
         why = Reason.of(Code.STATISTICS_COMPUTED, files=self.files).plus(self.found.reason)
-        return why.plus(Reason.of(Code.FAILED, error=reason(self.failure))) if self.failure else why
+        if self.failure is None:
+            return why
+        return why.plus(Reason.of(Code.ENDED_BY_ERROR, error=reason(self.failure)))

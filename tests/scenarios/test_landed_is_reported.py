@@ -143,8 +143,8 @@ def test_a_catalog_that_fails_while_the_second_round_plans_ends_the_rounds() -> 
             adapter.silent = 3
 
     report = scene.run(final=True, observer=observer)
-    assert (report.commits, report.rounds) == (1, 1)
-    assert "503 Slow Down" in str(report.ended)
+    assert (report.commits, report.rounds, report.status) == (1, 1, "partial")
+    assert str(report.ended) == "ended by an error: AdapterError: 503 Slow Down"
 
 
 def test_a_note_about_bloom_filters_that_cannot_be_written_costs_only_speed(
@@ -197,6 +197,7 @@ def test_a_part_of_statistics_that_is_refused_keeps_the_report_of_those_before()
             scene.adapter.faults.outcomes.extend(["rejected"] * 3)
 
     report = _computed(scene, observer)
-    assert len(report.run_ids) == 1
+    assert (len(report.run_ids), report.status) == (1, "partial")
     assert report.version_after == scene.table.current.number
-    assert "failed" in report.ended.codes
+    assert "ended_by_error" in report.ended.codes
+    assert "ended by an error" in str(report)

@@ -215,6 +215,7 @@ class Code(str, Enum):
     CONFLICT = "conflict", "{error}"
     STOPPED_EARLY = "stopped_early", "stopped early, as it could no longer commit"
     FAILED = "failed", "{error}"
+    ENDED_BY_ERROR = "ended_by_error", "ended by an error: {error}"
     OUTPUT_TOO_LARGE = (
         "output_too_large",
         "an output has {rows:count row}, {bytes:bytes} after {attempts:count attempt}: raise max-rows-per-file",

@@ -113,10 +113,14 @@ class MergeReport(Result):
 
     @property
     def status(self) -> str:
-        """``done``, ``partial`` (groups failed or lost a race), ``failed``, ``idle`` or, in a dry run, ``planned``."""
+        """``done``, ``partial``, ``failed``, ``idle`` or, in a dry run, ``planned``.
+
+        It is partial if groups failed or lost a race, or if an error ended the call after its first commit.
+        """
         if self.dry_run:
             return PLANNED if self.groups else IDLE
         lost = any(group.status in ("failed", "dropped") for group in self.groups)
+        lost |= Code.ENDED_BY_ERROR in self.ended.codes
         if self.changed:
             return PARTIAL if lost else DONE
         return FAILED if lost else IDLE

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.model.report import DONE, IDLE, PLANNED
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import DONE, IDLE, PARTIAL, PLANNED
 from lakekeeper.core.text.formatting import counted, size
 from lakekeeper.core.text.result import Result
 
@@ -42,9 +43,11 @@ class StatisticsReport(Result):
 
     @property
     def status(self) -> str:
-        """``done``, ``idle`` if no statistics are outdated or, in a dry run, ``planned``."""
+        """``done``, ``partial`` if an error ended it, ``idle`` if none are outdated or, in a dry run, ``planned``."""
         if self.dry_run:
             return PLANNED if self.described_data_files_count else IDLE
+        if Code.ENDED_BY_ERROR in self.ended.codes:
+            return PARTIAL
         return DONE if self.changed else IDLE
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,4 +72,7 @@ class StatisticsReport(Result):
         took = f"in {self.duration_ms / 1000:.1f} s"
         lines = [f"{self.table}: statistics computed {took}", f"  read        {read}"]
         lines += [f"  written     {path}" for path in self.statistics_files]
-        return "\n".join([*lines, f"  run         {', '.join(self.run_ids)}"])
+        lines.append(f"  run         {', '.join(self.run_ids)}")
+        if self.status == PARTIAL:
+            lines.append(f"  ended       {self.ended}")
+        return "\n".join(lines)

@@ -72,13 +72,14 @@ def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
     if lost and not changed:
         details = (g.detail for g in groups if g.status in ("failed", "dropped"))
         return "failed", next((detail for detail in details if detail), Reason.of(Code.NO_PROGRESS))
-    return "partial" if lost else "done", _all([_rewrote(report) for report in changed])
+    broken = [report.ended for report in changed if Code.ENDED_BY_ERROR in report.ended.codes]
+    return "partial" if lost or broken else "done", _all([*(_rewrote(report) for report in changed), *broken])
 
 
 def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str, Reason]:
     """The status of a verb that merges nothing, and why."""
     if report.changed or report.status == PLANNED:
-        return "done" if report.changed else "idle", report.ended
+        return report.status if report.changed else "idle", report.ended
     return "idle", Reason.of(Code.VERB_NOT_DUE, verb=verb).plus(report.ended)
 
 

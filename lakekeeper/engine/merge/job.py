@@ -106,7 +106,7 @@ class MergeJob:
         except Exception as error:
             if not self.tally.run_ids:
                 raise
-            ended = Reason.of(Code.FAILED, error=reason(error))
+            ended = Reason.of(Code.ENDED_BY_ERROR, error=reason(error))
         return self._report(ended, self.clock.now_ms())
 
     def _rounds(self) -> Reason:

@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.scheduling.outcome import outcome
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+
+BROKEN = Reason.of(Code.ENDED_BY_ERROR, error="503 Slow Down")
 
 
 def merge(*statuses: str, **given: Any) -> MergeReport:
@@ -37,6 +41,7 @@ def vacuum(deleted: int = 0, failed: int = 0, *, expired: int = 0, dry_run: bool
         ([merge("committed")], None, "done", ["rewrote"]),
         ([merge("committed", "dropped")], None, "partial", ["rewrote"]),
         ([merge("failed")], None, "failed", ["no_progress"]),
+        ([merge("committed", ended=BROKEN)], None, "partial", ["rewrote", "ended_by_error"]),
         ([merge()], vacuum(), "idle", ["verb_not_due", "not_vacuumed"]),
         ([merge()], vacuum(3), "done", ["vacuumed", "verb_not_due"]),
         ([merge("committed")], vacuum(3, 1), "partial", ["rewrote", "vacuumed"]),
