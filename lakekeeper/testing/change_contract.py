@@ -39,7 +39,7 @@ class ChangeContract(Selected):
         assert table.leftovers() == set()
 
     @needs("add_column")
-    def test_a_new_column_is_an_obstacle_or_is_no_matter(self, harness: Harness) -> None:
+    def test_a_new_column_is_an_obstacle_or_makes_no_difference(self, harness: Harness) -> None:
         """A format whose files name columns by ids may commit files of the columns before."""
         table = harness.create(KV, BATCHES)
         adapter = table.adapter()

@@ -277,7 +277,8 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     if filling:
         raise AdapterError(
             f"{adapter.table}: a vacuum may still move files into '{entry.name}'; the files that were in it are back, "
-            "and the entry is kept. Run the restore again when the vacuum has ended"
+            "and the entry is kept. Run the restore again when the vacuum has ended, or once "
+            "vacuum.intent-timeout-hours have passed if it was killed"
         )
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
     _reset_cursor(adapter.notes)
