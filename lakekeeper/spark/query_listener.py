@@ -30,6 +30,7 @@ from lakekeeper.core.workload.plan_scans import (
     sightings,
 )
 from lakekeeper.core.workload.workload import Workload, collect
+from lakekeeper.errors import reason
 from lakekeeper.spark.callbacks import JavaObject, listen_for_callbacks
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.query_sampling import Sampling
@@ -123,7 +124,7 @@ class Listening:
                     self._read(execution, weight)
         except Exception as error:  # an unreadable plan must not affect the user's query
             self.failed += 1
-            _LOG.debug("a query's plan could not be read: %s", error)
+            _LOG.debug("a query's plan could not be read: %s", reason(error))
 
     def _read(self, execution: Any, weight: float) -> None:
         info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
