@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.planning.rebase import Winner
-from lakekeeper.errors import LakekeeperError, NotFound, Rejected, UndoError, reason
+from lakekeeper.errors import NotFound, UndoError
 from lakekeeper.spi import Commit, Reversal, Undone
-from lakekeeper_delta.commit import attempt, commit_tags, operation_of, register_metrics
+from lakekeeper_delta.commit import attempt, commit_tags, operation_of, preparing, register_metrics
 from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.json_commits import Since, commits_between
 from lakekeeper_delta.known_state import add_files
@@ -107,7 +107,7 @@ class DeltaUndos:
     def commit(self, reversal: Reversal, run_id: str) -> Commit:
         """See ``spi.Undos.commit``."""
         log, files = self._log, reversal.native
-        try:
+        with preparing(log, "the undo"):
             transaction = log.transaction(files.state)
             transaction.trackFilesRead(log.scala_seq(files.gone))
             now_ms = time.time_ns() // 1_000_000
@@ -124,10 +124,6 @@ class DeltaUndos:
             }
             register_metrics(log, transaction, metrics)
             tags, operation = commit_tags(log, files.state, run_id), operation_of(log, files.state, None)
-        except LakekeeperError:
-            raise
-        except Exception as error:
-            raise Rejected(f"{log.name}: the undo could not be prepared ({reason(error)})") from error
         version = attempt(log, transaction, files.state, actions, operation, tags, run_id)
         return Commit(version, run_id, tuple(reversal.removed), tuple(reversal.restored))
 

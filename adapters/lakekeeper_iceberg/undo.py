@@ -19,10 +19,10 @@ from typing import Any
 
 from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.text.formatting import counted
-from lakekeeper.errors import LakekeeperError, NotFound, Rejected, UndoError, reason
+from lakekeeper.errors import NotFound, UndoError
 from lakekeeper.spi import Commit, Reversal, Undone
 from lakekeeper_iceberg.changes import RUN_ID, ancestors
-from lakekeeper_iceberg.commit import require_newest, swap
+from lakekeeper_iceberg.commit import preparing, require_newest, swap
 from lakekeeper_iceberg.native import Iceberg
 
 _FILE = "org.apache.iceberg.ContentFile"
@@ -122,17 +122,13 @@ class IcebergUndos:
     def commit(self, reversal: Reversal, run_id: str) -> Commit:
         """See ``spi.Undos.commit``. The log does not record ``run_id``: a rollback makes no snapshot."""
         with self.lock(reversal.table_uuid):
-            table = self.table()
-            require_newest(self.jvm, self.name, table)
-            try:
+            with preparing(self.name):
+                table = self.table()
+                require_newest(self.jvm, self.name, table)
                 updated = self.jvm.api.TableMetadata.buildFrom(reversal.native).setBranchSnapshot(
                     reversal.before, "main"
                 )
                 updated = updated.build()
-            except LakekeeperError:
-                raise
-            except Exception as error:
-                raise Rejected(f"{self.name}: the undo could not be prepared: {reason(error)}") from error
             swap(self.name, "the undo", table, reversal.native, updated)
         return Commit(reversal.before, run_id, tuple(reversal.removed), tuple(reversal.restored))
 

@@ -23,7 +23,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled, unknown_outcome
 from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
-from lakekeeper.engine.retries import LONG_PAUSES, SHORT_PAUSES, retried
+from lakekeeper.engine.retries import LONG_PAUSES, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered, registered_run
 from lakekeeper.engine.trash.entries import entries_with
 from lakekeeper.errors import Conflict, OptionError, UndoError, Unknown
@@ -143,12 +143,19 @@ class _Undo:
         return self.found, commit
 
     def _attempt(self) -> Commit:
-        if isinstance(self.found, Undone):
-            return Commit(self.found.version, self.events.run_id, (), ())
-        self.events.emit("before_commit", attempt=self.loop.lost, files=len(self.found.restored))
-        self.registration.require()
-        _require_files(self.adapter, self.name, self.found, self.clock)
-        return self.adapter.undos.commit(self.found, self.events.run_id)
+        found = self.found
+        if isinstance(found, Undone):
+            return Commit(found.version, self.events.run_id, (), ())
+        self.events.emit("before_commit", attempt=self.loop.lost, files=len(found.restored))
+
+        def ready() -> None:
+            self.registration.require()
+            _require_files(self.adapter, self.name, found, self.clock)
+
+        def send() -> Commit:
+            return self.adapter.undos.commit(found, self.events.run_id)
+
+        return sent(send, self.adapter.table, self.clock, ready)
 
     def _after(self, lost: Conflict) -> Commit | Retry:
         try:

@@ -20,7 +20,7 @@ from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
 from lakekeeper.engine.trash.entries import entries, restore_files
 from lakekeeper.engine.undo import undo
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import NotFound, OptionError, Rejected, UndoError, Unknown
+from lakekeeper.errors import NotFound, NotSent, OptionError, Rejected, UndoError, Unknown
 from lakekeeper.spi import Observer, Reversal, Undone
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -184,10 +184,37 @@ def test_a_commit_that_is_refused_leaves_the_layout(scene: Scene) -> None:
     [run] = scene.run("full").run_ids
     merged = files(scene)
     adapter = MemoryAdapter(scene.table)
-    adapter.faults.outcomes.append("rejected")
+    adapter.faults.outcomes.extend(["rejected"] * 3)  # a refusal is tried twice more
     with pytest.raises(Rejected):
         undo(adapter, run, resolve(), clock=clock_of(scene))
     assert files(scene) == merged
+
+
+@pytest.mark.parametrize(
+    "error, raised",
+    [(NotSent("the log cannot be read"), None), (RuntimeError("connection reset"), Unknown)],
+    ids=["not sent", "neither"],
+)
+def test_an_error_of_the_commit_is_judged_as_that_of_any_commit(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception] | None
+) -> None:
+    """One that occurred before the commit was sent ended the undo, and any other was raised as if nothing was sent."""
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    real, errors = MemoryUndos.commit, [error, error]
+
+    def commit(self: MemoryUndos, *given: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return real(self, *given)
+
+    monkeypatch.setattr(MemoryUndos, "commit", commit)
+    if raised is None:
+        undo(scene.adapter, run, resolve(), clock=clock_of(scene))
+        assert files(scene) == before
+    else:
+        with pytest.raises(raised, match="the outcome of the undo"):
+            undo(scene.adapter, run, resolve(), clock=clock_of(scene))
 
 
 def test_an_outcome_that_the_log_settles_is_reported(scene: Scene) -> None:

@@ -102,7 +102,7 @@ class _Tidying:
     def run(self) -> Tidied:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         self.adapter.require_writable(self.options)
-        snapshot = self.session.snapshot()
+        snapshot = retried(self.session.snapshot, self.clock)
         if snapshot.memo.get(_TIDY):
             return Tidied()
         timeout_ms = self.options.vacuum.lease_timeout_ms
@@ -138,7 +138,8 @@ class _Tidying:
 
         def look_again() -> None:
             nonlocal snapshot
-            snapshot = self.session.snapshot()  # whole: a delete that dangles in a part may apply elsewhere
+            # The whole table: a delete that dangles in a part may apply elsewhere.
+            snapshot = retried(self.session.snapshot, self.clock)
 
         def settle(doubt: Unknown) -> Tidied:
             landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
