@@ -188,6 +188,11 @@ def reason(error: BaseException) -> str:
     return last if len(chain) == 1 or cause in outer_message else f"{last} ({_line(outer, outer_message)})"
 
 
+def message(error: BaseException) -> str:
+    """The text of an error of lakekeeper, which says where and what to do; of any other error, its :func:`reason`."""
+    return str(error) if isinstance(error, LakekeeperError) else reason(error)
+
+
 def _line(name: str, message: str) -> str:
     """The class without its package, and the first line of the message; Java's null counts as no message."""
     simple = name.rpartition(".")[2].rpartition("$")[2]

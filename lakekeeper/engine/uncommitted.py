@@ -15,14 +15,9 @@ _LOG = logging.getLogger("lakekeeper.events")
 
 
 def removed(table: str, remove: Callable[[], object]) -> bool:
-    """Call ``remove``; returns False after an error, which is logged, and after which files may be left.
-
-    Raises AssertionError alone, by which an adapter reports files that are part of the table.
-    """
+    """Call ``remove``; returns False after an error, which is logged, and after which files may be left."""
     try:
         remove()
-    except AssertionError:
-        raise
     except Exception as error:
         _LOG.warning("%s: uncommitted files may be left for a vacuum: %s", table, reason(error))
         return False

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlparse
 
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.text.formatting import counted
-from lakekeeper.errors import LakekeeperError, reason
+from lakekeeper.errors import message
 from lakekeeper.spark.catalogs import catalogs
 from lakekeeper.spark.identifiers import namespaces
 from lakekeeper.spark.java_runtime import INSTALL, SUPPORTED, effective_java, usable_java
@@ -207,9 +207,8 @@ def _catalog(spark: SparkSession, name: str) -> Finding:
     try:
         found = namespaces(spark, name)
     except Exception as error:
-        message = str(error) if isinstance(error, LakekeeperError) else reason(error)
         advice = f"check spark.sql.catalog.{name}.* (uri, warehouse, credentials), and that this machine can reach it"
-        return Finding(title, ok=False, found=message, expected=expected, advice=advice)
+        return Finding(title, ok=False, found=message(error), expected=expected, advice=advice)
     return Finding(title, ok=True, found=counted(len(found), "namespace"), expected=expected)
 
 

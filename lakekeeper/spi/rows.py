@@ -193,7 +193,10 @@ class RowDeletes(Protocol[Rows]):
         ...
 
     def discard(self, prepared: Sequence[Prepared]) -> None:
-        """Delete the files written for parts that are known to be uncommitted."""
+        """Delete the files written for parts that are known to be uncommitted.
+
+        A file that is missing, or cannot be deleted, is no error.
+        """
         ...
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:

@@ -77,5 +77,8 @@ class Statistics(Protocol):
         ...
 
     def discard(self, computed: Computed) -> None:
-        """Delete the files of ``computed.paths``, which are known to be uncommitted."""
+        """Delete the files of ``computed.paths``, which are known to be uncommitted.
+
+        A file that is missing, or cannot be deleted, is no error.
+        """
         ...

@@ -17,6 +17,7 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
+from lakekeeper.testing.lake import LiveFileDiscarded
 from lakekeeper.testing.listing import may_match, must_match
 from lakekeeper.testing.predicate import parse
 from lakekeeper.testing.values import Row, text
@@ -247,9 +248,7 @@ class MemoryDeletes:
             live = {path for version in self._store.versions for path in version.files}
             for path in (path for each in prepared for path in each.written):
                 if path in live:
-                    raise AssertionError(
-                        f"{self._adapter.table}: {path} is part of the table and was to be discarded"
-                    )
+                    raise LiveFileDiscarded(self._adapter.table, path)
                 if self._store.disk.pop(path, None) is not None:
                     self._store.touched.discarded.append(path)
 

@@ -87,6 +87,16 @@ class Touched:
     deleted: list[str] = field(default_factory=list)
 
 
+class LiveFileDiscarded(BaseException):
+    """A live file was to be deleted as an uncommitted one: a fault of the caller, which must not handle it.
+
+    The engine handles every Exception of a removal.
+    """
+
+    def __init__(self, table: str, path: str) -> None:
+        super().__init__(f"{table}: {path} is part of the table and was to be discarded")
+
+
 class MemoryTable:
     """One table. Times are counted, not read from a clock: each commit is a second after the one before."""
 

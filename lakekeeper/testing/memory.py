@@ -34,7 +34,7 @@ from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper.testing.bloom_filters import MemoryBloomFilters
 from lakekeeper.testing.curves import span
 from lakekeeper.testing.deletes import MemoryDeletes, fresh
-from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.lake import LiveFileDiscarded, MemoryTable, Settings
 from lakekeeper.testing.listing import blocks_of, may_match
 from lakekeeper.testing.notes import MemoryNotes
 from lakekeeper.testing.predicate import parse
@@ -323,7 +323,7 @@ class MemoryAdapter:
             live = {path for version in self.store.versions for path in version.files}
             for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra, *r.stale)):
                 if path in live:
-                    raise AssertionError(f"{self.table}: {path} is part of the table and was to be discarded")
+                    raise LiveFileDiscarded(self.table, path)
                 if self.store.disk.pop(path, None) is not None:
                     self.store.touched.discarded.append(path)
 

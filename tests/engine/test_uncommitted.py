@@ -15,6 +15,7 @@ from lakekeeper.engine.uncommitted import removed
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Prepared
 from lakekeeper.testing.deletes import MemoryDeletes
+from lakekeeper.testing.lake import LiveFileDiscarded
 from lakekeeper.testing.memory import MemoryAdapter
 from tests.engine.phases import At
 from tests.engine.scene import IN_PARTS, groups_apart, overlapping
@@ -83,7 +84,7 @@ def test_what_cannot_be_removed_is_logged_without_secrets(caplog: pytest.LogCapt
 
 def test_a_live_file_is_an_error_of_the_code() -> None:
     def live() -> None:
-        raise AssertionError("data/a is part of the table")
+        raise LiveFileDiscarded("db.t", "data/a")
 
-    with pytest.raises(AssertionError, match="part of the table"):
+    with pytest.raises(LiveFileDiscarded, match="part of the table"):
         removed("db.t", live)

@@ -7,7 +7,7 @@ import pytest
 from lakekeeper.errors import AdapterError, NotFound, OptionError
 from lakekeeper.spi import TableName
 from lakekeeper.testing.harness import task_for
-from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.lake import LiveFileDiscarded, MemoryTable, Settings
 from lakekeeper.testing.memory import Lake, MemoryAdapter, MemoryFormat
 from lakekeeper.testing.row_counts import physical_rows, scanned
 from lakekeeper.testing.runner import MemoryRunner
@@ -95,7 +95,7 @@ def test_live_files_cannot_be_discarded() -> None:
     task = task_for(snapshot)
     made = adapter.write(adapter.read(task), task, "run-1")
     adapter.commit([made], snapshot, "run")
-    with pytest.raises(AssertionError, match="part of the table"):
+    with pytest.raises(LiveFileDiscarded, match="part of the table"):
         adapter.discard([made])
 
 

@@ -30,7 +30,7 @@ from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.errors import Conflict, LakekeeperError, Unknown, reason
+from lakekeeper.errors import Conflict, Unknown, message
 from lakekeeper.spi import Adapter, Observer, Runner, Tidied
 
 
@@ -66,8 +66,8 @@ def merge_deletes(
     except Exception as error:
         if not report.changed:
             raise
-        text = str(error) if isinstance(error, LakekeeperError) else reason(error)
-        report = replace(report, ended=report.ended.plus(Reason.of(Code.DELETE_FILES_NOT_MERGED, error=text)))
+        why = Reason.of(Code.DELETE_FILES_NOT_MERGED, error=message(error))
+        report = replace(report, ended=report.ended.plus(why))
     return replace(
         report,
         conflicts=report.conflicts + tidying.loop.lost,

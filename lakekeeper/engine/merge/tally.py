@@ -15,7 +15,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed
-from lakekeeper.errors import CommitError, Conflict, Unknown, reason
+from lakekeeper.errors import CommitError, Conflict, Unknown, message
 
 _LOG = logging.getLogger("lakekeeper.events")
 
@@ -66,8 +66,7 @@ class Tally:
         self.conflicts += isinstance(failure, CommitError) and not isinstance(failure, Unknown)
         self.littered += 1
         status = "dropped" if isinstance(failure, Conflict) else "failed"
-        said = str(failure) if isinstance(failure, CommitError) else reason(failure)
-        why = Reason.of(Code.FAILED, error=said)
+        why = Reason.of(Code.FAILED, error=message(failure))
         self.groups += [_group(rewrite.task, status, detail=why) for rewrite in rewrites]
 
     def landed(self, run_id: str, landed: Landed) -> None:

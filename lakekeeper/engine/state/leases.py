@@ -134,8 +134,8 @@ class Registration:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def require(self) -> None:
-        """Raise Rejected where a vacuum may have taken this run for dead, or the notes do not answer: its files may be
-        gone.
+        """Raise Rejected if the files of this run may be gone: a vacuum may have taken it for dead, or the notes do not
+        answer.
         """
         self._require_time()
         try:
