@@ -21,7 +21,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +49,8 @@ class Draining:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._wake: SimpleQueue[None] = SimpleQueue()  # its put() is reentrant
+        self._unset = threading.Lock()  # held until it is set
+        self._unset.acquire()
 
     def is_set(self) -> bool:
         """Whether it is set; from then on, no wait takes time."""
@@ -59,14 +59,16 @@ class Draining:
     def set(self) -> None:
         """Set it, and end a wait; safe in a signal handler."""
         self._is_set = True
-        self._wake.put(None)
+        with contextlib.suppress(
+            RuntimeError
+        ):  # released already: a second signal arrived within the handler
+            self._unset.release()
 
     def wait(self, seconds: float) -> bool:
         """Wait until it is set, for at most this long; whether it is set. For one thread."""
-        if not self._is_set:
-            with contextlib.suppress(Empty):
-                self._wake.get(timeout=seconds)
-        return self._is_set
+        # Not queue.SimpleQueue.get: on CPython 3.11, it waits forever if its thread pauses for the whole timeout at the
+        # start of the wait.
+        return self._is_set or self._unset.acquire(timeout=seconds) or self._is_set
 
 
 class Interrupts:
