@@ -261,7 +261,7 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     """
     slot, entry = find(adapter, name)
     # Before the moves: a vacuum may end while they go on.
-    filling = _being_filled(adapter.notes, [entry], now_ms)
+    filling = entry.name in being_filled(adapter.notes, registered(adapter.notes), now_ms)
     storage = adapter.storage.allowing(locations)
     back = {target: source for source, target, _ in _moves(adapter, storage, entry)}
     _hint(adapter, entry, list(back.values()))
@@ -286,11 +286,11 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     return entry
 
 
-def _being_filled(notes: Notes, found: Collection[TrashEntry], now_ms: int) -> set[str]:
+def being_filled(notes: Notes, intents: Mapping[str, Intent], now_ms: int) -> set[str]:
     """Names of the entries into which a vacuum may still move files; each was registered before its entry existed."""
-    names = {entry.name for entry in found if entry.kind == "files"}
-    runs = registered(notes).values() if names else ()
-    return {run.run_id for run in runs if run.run_id in names and run.deletes(0, now_ms)}
+    runs = {run.run_id for run in intents.values() if run.deletes(0, now_ms)}
+    found = _all_entries(notes).values() if runs else ()
+    return {entry.name for entry in found if entry.kind == "files" and entry.name in runs}
 
 
 def _reset_cursor(notes: Notes) -> None:
@@ -336,7 +336,7 @@ def empty(
         for slot, entry in entries(adapter).items()
         if keep_ms is None or now_ms >= entry.expires_ms(keep_ms)
     }
-    filling = _being_filled(adapter.notes, due.values(), now_ms)
+    filling = being_filled(adapter.notes, registered(adapter.notes), now_ms) if due else set()
     for slot, entry in due.items():
         moves = _moves(adapter, storage, entry)
         doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]

@@ -29,7 +29,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unregister
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
-from lakekeeper.engine.trash.entries import CURSOR
+from lakekeeper.engine.trash.entries import CURSOR, being_filled
 from lakekeeper.engine.vacuum.deleter import Removed
 from lakekeeper.errors import MALFORMED, AdapterError
 from lakekeeper.spi import Notes
@@ -278,12 +278,13 @@ class Records:
 
         This happens before the first delete, so that vacuums that fail repeatedly do not take all slots. A list with a
         file that is still named may belong to a running vacuum, which has yet to expire the versions that name the
-        file.
+        file. A vacuum that may still move files into the trash stays registered: only so long is its entry kept.
         """
         now_ms = self.clock.now_ms()
         with suppress(AdapterError):
+            fills = retried(lambda: being_filled(self.notes, intents, now_ms), self.clock, SHORT_PAUSES)
             for slot, intent in intents.items():
-                if intent.kind != VACUUM or intent.run_id == self.run_id:
+                if intent.kind != VACUUM or intent.run_id in {self.run_id, *fills}:
                     continue
                 dead = timeout_ms is not None and now_ms >= intent.dies_ms(timeout_ms)
                 lists = [*self._listed(intent)]

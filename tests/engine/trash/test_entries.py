@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -291,6 +292,43 @@ def test_an_entry_is_kept_while_its_vacuum_still_moves_files(table: MemoryTable,
     else:
         list(empty(other, None, table.now_ms))
     assert entries(other) == {}
+    assert not [path for path in table.disk if "trash" in path]
+
+
+@pytest.mark.parametrize("ended", ["interrupted", "finished"])
+def test_an_entry_is_kept_while_its_vacuum_moves_files_though_another_vacuum_has_listed_them_too(
+    table: MemoryTable, ended: str
+) -> None:
+    """Loss L112: the second vacuum took over the first one's list, so that the entry counted as complete."""
+    other, before = MemoryAdapter(table), {v: table.rows(v) for v in range(6)}
+    one_by_one = {"vacuum.max-concurrent-deletes": 1, "vacuum.max-batch-delete-size": 1}
+    names: list[str] = []
+
+    def interrupt(what: str) -> None:
+        if what == "move":
+            raise KeyboardInterrupt
+
+    def meanwhile(phase: str, _info: object) -> None:
+        if phase != "deleted" or names:
+            return
+        [name] = [each.name for each in entries(other).values()]
+        names.append(name)
+        if ended == "interrupted":
+            table.before = interrupt
+            with pytest.raises(KeyboardInterrupt):
+                run(table, age_ms=DAY, trash=True, options=one_by_one)
+            table.before = lambda _: None
+        else:
+            run(table, age_ms=DAY, trash=True, options=one_by_one)
+        with pytest.raises(AdapterError, match="Run the restore again"):
+            restore_files(other, name, table.now_ms)
+
+    report = run(table, age_ms=DAY, trash=True, observer=meanwhile, options=one_by_one)
+    assert report.trash == names[0]
+    for each in [each.name for each in entries(other).values()]:
+        with suppress(AdapterError):  # what both have listed is back by the other's entry
+            restore_files(other, each, table.now_ms + 10 * DAY)
+    assert {v: table.rows(v) for v in range(6)} == before
     assert not [path for path in table.disk if "trash" in path]
 
 
