@@ -129,9 +129,9 @@ class _Work:
                 if not self.in_doubt:
                     self._discard(computed)
                 raise
-        if version is None:
-            self._discard(computed)
-        else:
+            if version is None:
+                registration.clean &= self._discard(computed)
+        if version is not None:
             self._note(computed, run_id, version)
             events.emit("committed", version=version, files=computed.files)
         return computed.rest
@@ -179,8 +179,8 @@ class _Work:
         advice = ", or compute the statistics again: a second time does no harm"
         return unknown_outcome(self.adapter.table, run_id, "the commit of statistics", why, advice)
 
-    def _discard(self, computed: Computed) -> None:
-        removed(self.adapter.table, lambda: self.adapter.statistics.discard(computed))
+    def _discard(self, computed: Computed) -> bool:
+        return removed(self.adapter, computed.paths, lambda: self.adapter.statistics.discard(computed))
 
     def _note(self, computed: Computed, run_id: str, version: int) -> None:
         self.files += computed.files

@@ -7,18 +7,38 @@ same run, the report of what has landed, or the error that the user must see.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from lakekeeper.errors import reason
+from lakekeeper.spi import Adapter
 
 _LOG = logging.getLogger("lakekeeper.events")
 
 
-def removed(table: str, remove: Callable[[], object]) -> bool:
-    """Call ``remove``; returns False after an error, which is logged, and after which files may be left."""
+def removed(adapter: Adapter[Any], paths: Iterable[str], remove: Callable[[], object]) -> bool:
+    """Call ``remove``, and return whether none of the files at ``paths`` is left.
+
+    An adapter skips a file that the storage does not delete. One that is left, and any error, is logged.
+    """
+    named = set(paths)
+    try:
+        remove()
+        left = named - adapter.storage.missing(named) if named else set()
+    except Exception as error:
+        return _left(adapter.table, reason(error))
+    return _left(adapter.table, f"{len(left):,}, {min(left)} among them") if left else True
+
+
+def without_error(table: str, remove: Callable[[], object]) -> bool:
+    """Call ``remove``; returns False after an error, which is logged. For files that are looked for later."""
     try:
         remove()
     except Exception as error:
-        _LOG.warning("%s: uncommitted files may be left for a vacuum: %s", table, reason(error))
-        return False
+        return _left(table, reason(error))
     return True
+
+
+def _left(table: str, which: str) -> bool:
+    _LOG.warning("%s: uncommitted files may be left for a vacuum: %s", table, which)
+    return False

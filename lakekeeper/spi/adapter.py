@@ -187,7 +187,7 @@ class Adapter(Protocol[Rows]):
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known to be uncommitted.
 
-        A file that is missing, or cannot be deleted, is no error: the next vacuum finds what is left.
+        A file that is missing, or cannot be deleted, is no error: the engine checks what is left, for a vacuum.
         """
         ...
 

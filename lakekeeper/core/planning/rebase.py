@@ -63,6 +63,11 @@ class Rewrite:
         return dict(zip(self.task.inputs, self.applied or self.task.delete_ids, strict=True))
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The files of this rewrite: its outputs, and those that replays wrote."""
+        return (*(output.path for output in self.outputs), *self.extra, *self.stale)
+
+    @property
     def written(self) -> Rewrite:
         """The rewrite as it was written, before any replay."""
         return self.unmasked or self

@@ -355,7 +355,8 @@ class RowDelete:
         self._remove(self.made)
 
     def _remove(self, made: Sequence[Prepared]) -> None:
-        self.littered |= not removed(self.adapter.table, lambda: self.adapter.deletes.discard(made))
+        paths = [path for each in made for path in each.written]
+        self.littered |= not removed(self.adapter, paths, lambda: self.adapter.deletes.discard(made))
 
     def _report(self, first: Snapshot, commit: Commit | None, started: int) -> DeleteReport:
         return DeleteReport(

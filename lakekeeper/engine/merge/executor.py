@@ -150,7 +150,8 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
 
 
 def _discard(work: Work, rewrites: Sequence[Rewrite]) -> None:
-    if not removed(work.adapter.table, lambda: work.adapter.discard(rewrites)) and work.registration:
+    paths = [path for rewrite in rewrites for path in rewrite.paths]
+    if not removed(work.adapter, paths, lambda: work.adapter.discard(rewrites)) and work.registration:
         work.registration.clean = False
 
 

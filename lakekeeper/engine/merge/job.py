@@ -31,7 +31,7 @@ from lakekeeper.engine.merge.tally import Tally
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.engine.uncommitted import removed
+from lakekeeper.engine.uncommitted import without_error
 from lakekeeper.errors import Unknown, reason
 from lakekeeper.spi import Adapter, Observer, Runner
 
@@ -204,7 +204,7 @@ class MergeJob:
         except Halted:
             raise  # as after a crash: written files stay
         except BaseException as error:
-            removed(self.adapter.table, lambda: self.adapter.discard(parts.ready))
+            without_error(self.adapter.table, lambda: self.adapter.discard(parts.ready))
             if isinstance(error, Exception) and isinstance(self._failure, Unknown):
                 raise self._failure from error
             raise

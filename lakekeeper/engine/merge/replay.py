@@ -32,7 +32,7 @@ from lakekeeper.core.planning.rebase import (
     why,
 )
 from lakekeeper.engine.events import Halted
-from lakekeeper.engine.uncommitted import removed
+from lakekeeper.engine.uncommitted import without_error
 from lakekeeper.errors import Conflict, reason
 from lakekeeper.spi import Adapter, Lost, Matched, Runner
 
@@ -135,7 +135,7 @@ class Replayer:
         elif masked.applied != applied_now(masked.task, lost.changes):
             wrong = Reason.of(Code.MASKED_OTHER_VERSION)
         if wrong:
-            removed(self.adapter.table, lambda: self.adapter.discard([replace(masked, outputs=())]))
+            without_error(self.adapter.table, lambda: self.adapter.discard([replace(masked, outputs=())]))
             return wrong
         return masked
 
@@ -174,7 +174,6 @@ def discard_replaced(adapter: Adapter[Any], committed: Iterable[Rewrite]) -> set
 def _discarded(adapter: Adapter[Any], parts: Iterable[Rewrite]) -> set[str]:
     paths: set[str] = set()
     for each in parts:
-        removed(adapter.table, partial(adapter.discard, [each]))
-        paths.update(output.path for output in each.outputs)
-        paths.update((*each.extra, *each.stale))
+        without_error(adapter.table, partial(adapter.discard, [each]))
+        paths.update(each.paths)
     return paths

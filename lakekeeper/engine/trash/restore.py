@@ -161,11 +161,12 @@ class _Restore:
 
     def _append(self, registration: Registration) -> tuple[Commit, int, int]:
         """Raises as :func:`restore`; unless it is Unknown, no file is left behind."""
+        littered = False
         try:
             registration.renew()
             copies = self._copies()
             while (commit := self._commit(copies, registration)) is None:
-                self._discard([copies])
+                littered |= not self._discard([copies])
                 copies = self._copies()
         except (Halted, Unknown):
             raise
@@ -182,7 +183,8 @@ class _Restore:
         if self.sent:
             registration.clean = False  # the table names these copies or another restore's: a vacuum looks
         elif not commit.added:
-            self._discard([copies])
+            littered |= not self._discard([copies])
+        registration.clean &= not littered
         rows = sum(copies.rows.values())
         self.events.emit("committed", version=commit.version, restored_rows=rows)
         return commit, rows, len(copies.rows)
@@ -287,5 +289,6 @@ class _Restore:
         self.held.append(held)
         return held
 
-    def _discard(self, made: Sequence[Prepared]) -> None:
-        removed(self.adapter.table, lambda: self.adapter.deletes.discard(made))
+    def _discard(self, made: Sequence[Prepared]) -> bool:
+        paths = [path for each in made for path in each.written]
+        return removed(self.adapter, paths, lambda: self.adapter.deletes.discard(made))
