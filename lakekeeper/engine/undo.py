@@ -64,7 +64,7 @@ def undo(
                 "(--allow-rollback) if no such stream reads the table, or restart the stream after it",
             )
         adapter.require_writable(options)
-        _require_no_vacuum(adapter, found, options, clock)  # and again, once the undo is registered
+        _require_no_vacuum(adapter, options, clock)  # and again, once the undo is registered
         found, commit = _committed(adapter, name, found, options, observer, clock)
     if isinstance(found, Undone):
         return UndoReport(adapter.table, str(name), already=True, version_after=found.version)
@@ -137,7 +137,7 @@ class _Undo:
 
     def run(self) -> tuple[Reversal | Undone, Commit]:
         if isinstance(self.found, Reversal):
-            _require_no_vacuum(self.adapter, self.found, self.options, self.clock)
+            _require_no_vacuum(self.adapter, self.options, self.clock)
         commit = self.loop.run(self._attempt, self._after, self._settle)
         self.events.emit("committed", version=commit.version)
         return self.found, commit
@@ -212,10 +212,11 @@ def _require_files(adapter: Adapter[Any], name: RunName, found: Reversal, clock:
     )
 
 
-def _require_no_vacuum(adapter: Adapter[Any], found: Reversal, options: Options, clock: Clock) -> None:
-    """Raise UndoError if a vacuum may be deleting the files: it may not have seen that this undo is registered."""
-    if found.rollback:
-        return  # a vacuum expires the version in the metadata first, and the rollback then fails
+def _require_no_vacuum(adapter: Adapter[Any], options: Options, clock: Clock) -> None:
+    """Raise UndoError if a vacuum may be deleting the files: it may not have seen that this undo is registered.
+
+    A rollback to a version that has expired would fail anyway, but a vacuum into the trash expires none.
+    """
 
     def deleting() -> list[str]:
         now_ms, timeout_ms = clock.now_ms(), options.vacuum.lease_timeout_ms

@@ -36,7 +36,7 @@ class MemoryRestores:
                 "its rows may be in the table; nothing was written",
             )
         then = self._adapter.seen(self._store.readable(version - 1), where=where)
-        after = self._adapter.seen(self._store.version(version), where=where)
+        after = self._adapter.seen(self._store.readable(version), where=where)
         return differing(then, after)
 
     def copy(self, hits: Held[Parts] | None, whole: Collection[str], then: Snapshot, run_id: str) -> Prepared:

@@ -272,9 +272,22 @@ def test_a_vacuum_during_an_undo_leaves_its_files() -> None:
     assert scene.table.rows()
 
 
+@pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("kind", ["deleted", "moved to the trash"])
-def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene, kind: str) -> None:
-    """Loss L59: the vacuum had checked the log, and deleted files that the undo had just brought back."""
+def test_no_undo_lands_while_a_vacuum_deletes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, kind: str, rollback: bool
+) -> None:
+    """Loss L59: the vacuum had checked the log, and deleted files that the undo had just brought back.
+
+    Loss L117: an undo by a rollback did not look, and a vacuum into the trash expires no version.
+    """
+    find = MemoryUndos.find
+
+    def found(self: MemoryUndos, name: RunName) -> Reversal | Undone:
+        answer = find(self, name)
+        return replace(answer, rollback=rollback) if isinstance(answer, Reversal) else answer
+
+    monkeypatch.setattr(MemoryUndos, "find", found)
     [run] = scene.run("full").run_ids
     merged = files(scene)
     scene.table.later(10**9)
@@ -282,7 +295,7 @@ def test_no_undo_lands_while_a_vacuum_deletes(scene: Scene, kind: str) -> None:
 
     def attempt() -> None:
         with pytest.raises(UndoError) as refused:
-            undone(scene, run)
+            undone(scene, run, allow_rollback=True)
         reasons.append(str(refused.value))
 
     assert swept(scene, observer=once_at("before_delete", attempt), trash=kind != "deleted")

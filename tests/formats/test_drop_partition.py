@@ -130,6 +130,22 @@ def back_to(lake: Lake, name: str, version: int) -> None:
         lake.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {version}")
 
 
+def test_rows_come_back_though_a_vacuum_has_expired_all_that_nothing_holds(lake: Lake) -> None:
+    """Loss L115: on Iceberg, the snapshot of the drop was expired, and a restore needs it."""
+    name = three_days(lake)
+    table, before = lake.table(name), lake.fingerprint(name)
+    table.drop_partition("day = 1 OR v = 'v5'")
+    for _ in range(2):
+        lake.append(
+            name, lake.spark.sql("SELECT 3 AS day, 'new' AS v, CAST(NULL AS STRUCT<a: INT, b: STRING>) AS s")
+        )
+    table.vacuum(retention_hours=0, allow_unsafe_retention=True, options={"vacuum.max-share": 1})
+    [entry] = table.trash()
+    table.restore(entry.name)
+    table.delete("day = 3")
+    assert lake.fingerprint(name) == before
+
+
 @pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
 def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, where: str) -> None:
     """Loss L82: the entry was still there, and its restore added the rows a second time."""

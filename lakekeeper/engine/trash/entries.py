@@ -24,13 +24,13 @@ from urllib.parse import unquote
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.run_folders import is_name
+from lakekeeper.core.model.run_folders import folders_of_run, is_name
 from lakekeeper.core.text.formatting import counted, size
 from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder, within
 from lakekeeper.core.vacuum.retention import Versions, require_allowed
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register, registered
+from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register, registered, unregister
 from lakekeeper.engine.state.note_slots import (
     claim,
     filled,
@@ -102,6 +102,16 @@ class TrashEntry:
         return f"{self.name}  {self.put_at}  {self.what}  {amount}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One file that goes to the trash. ``orphan``: no version and no run's folder has it; only its age condemned it."""
+
+    source: str
+    target: str
+    bytes: int
+    orphan: bool
+
+
 @dataclass(slots=True)
 class TrashFolder:
     """The files that one vacuum moves to the trash; the moves are recorded before the first one."""
@@ -124,7 +134,12 @@ class TrashFolder:
                 home, str(root), below(file.path, roots[root : root + 1])
             )
         sizes = {file.path: file.bytes for file in plan.files}
-        moves = [[source, target, sizes[source]] for source, target in self._targets.items()]
+        orphans = {
+            file.path for file in plan.files if file.kind == "orphan" and not folders_of_run(file.path)
+        }
+        moves = [
+            [source, target, sizes[source], source in orphans] for source, target in self._targets.items()
+        ]
         parts = in_parts(moves)
         write_parts(self.adapter.notes, _moves_of(self.name), parts)
         entry = TrashEntry(
@@ -210,7 +225,9 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
 def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, Reason]:
     """Versions from which dropped partitions are restored, until the trash expires; to hold one too many is safe.
 
-    For a drop whose outcome is not known yet, these are all versions since it began: it is based on one of them.
+    These are the one before each drop and the drop itself: a restore compares the two.
+    For a drop whose outcome is not known yet, these are all versions since it began: it is based on one of them. For a
+    restore, they are those since it began: one of them may have its rows.
     """
     held: dict[int, Reason] = {}
     times = {item.id: item.at_ms for item in versions.items}
@@ -218,9 +235,10 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
         if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
             continue
         reason = Reason.of(Code.IN_TRASH, entry=entry.name)
-        held[entry.version] = reason
-        if entry.state == PENDING:
-            began = times.get(entry.version) or 0
+        held |= {version: reason for version in (entry.version, entry.dropped) if version}
+        unsettled = {PENDING: entry.version, RESTORING: entry.since}.get(entry.state)
+        if unsettled is not None:
+            began = times.get(unsettled) or 0
             held |= {item.id: reason for item in versions.items if item.at_ms is None or item.at_ms >= began}
     return held
 
@@ -248,7 +266,7 @@ def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
     for entry in entries(adapter).values():
         with suppress(AdapterError):
             moves = _moves(adapter, adapter.storage, entry) if entry.kind == "files" else []
-            if any(f"/{source}".endswith(ends) for source, _, _ in moves):
+            if any(f"/{move.source}".endswith(ends) for move in moves):
                 found.append(entry.name)
     return found
 
@@ -263,8 +281,9 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     # Before the moves: a vacuum may end while they go on.
     filling = entry.name in being_filled(adapter.notes, registered(adapter.notes), now_ms)
     storage = adapter.storage.allowing(locations)
-    back = {target: source for source, target, _ in _moves(adapter, storage, entry)}
-    _hint(adapter, entry, list(back.values()))
+    moves = _moves(adapter, storage, entry)
+    back = {move.target: move.source for move in moves}
+    _hint(adapter, entry, [move.source for move in moves if not move.orphan])
     done = set(storage.move(back)) if back else set()
     left = [target for target in back if target not in done]
     there = dict(zip(left, storage.look([back[target] for target in left]), strict=True))
@@ -282,6 +301,7 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
         )
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
     _reset_cursor(adapter.notes)
+    _unlist(adapter.notes, entry)
     _forget(adapter.notes, slot, entry)
     return entry
 
@@ -304,14 +324,27 @@ def _reset_cursor(notes: Notes) -> None:
 
 
 def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> None:
-    """List the restored files for the next vacuum: the log does not name the orphans among them."""
+    """List the restored files for the next vacuum: the log may have forgotten which of its commits removed them.
+
+    Orphans are not among them, nor in the list of a vacuum that has ended early: their writer may yet commit them, so
+    that only a search for orphans, which looks at their age, may delete them.
+    """
     parts = in_parts(paths)
     run_id = f"{entry.name}-back"  # the vacuum that moved them may still be running, with a list of its own
     of_entry = (entry.at_ms, entry.table_uuid, entry.version)
     intent = Intent(run_id, VACUUM, *of_entry, ended=True, parts=len(parts))
-    with suppress(AdapterError):  # no slot is free: the log then explains all but orphans
+    with suppress(AdapterError):  # no slot is free: the log then explains all that it has not forgotten
         register(adapter.notes, adapter.table, intent, Clock())
         write_parts(adapter.notes, list_of(run_id), parts)
+
+
+def _unlist(notes: Notes, entry: TrashEntry) -> None:
+    """Remove the list of the vacuum that filled the entry, which ended early; :func:`_hint` has replaced it."""
+    for slot, intent in registered(notes).items():
+        if intent.run_id == entry.name:
+            for number in range(intent.parts):
+                notes.remove(part(list_of(intent.run_id), number))
+            unregister(notes, slot, intent)
 
 
 def empty(
@@ -339,7 +372,7 @@ def empty(
     filling = being_filled(adapter.notes, registered(adapter.notes), now_ms) if due else set()
     for slot, entry in due.items():
         moves = _moves(adapter, storage, entry)
-        doomed = [Doomed(target, "trash", size, entry.version) for _, target, size in moves]
+        doomed = [Doomed(move.target, "trash", move.bytes, entry.version) for move in moves]
         found = storage.look([file.path for file in doomed])
         there = [file for file, info in zip(doomed, found, strict=True) if info is not None and not info.link]
         named = set()
@@ -348,7 +381,11 @@ def empty(
             require_allowed(adapter.table, versions)
             named = storage.named(versions, [file.path for file in there])
             left = {file.path for file in there}
-            missed = set() if dropped else _missed(storage, versions, [s for s, t, _ in moves if t in left])
+            missed = (
+                set()
+                if dropped
+                else _missed(storage, versions, [move.source for move in moves if move.target in left])
+            )
             if missed:
                 needed[entry.name] = missed  # whole: without its other files, it could not be restored
                 continue
@@ -404,11 +441,11 @@ def _entry(plain: Mapping[str, Any]) -> TrashEntry:
     return TrashEntry(**{**texts, **numbers})  # checked just now, by their names
 
 
-def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[tuple[str, str, int]]:
-    """(source, target, bytes) of the moves that an entry's notes list, as far as they can be this entry's."""
+def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[_Move]:
+    """The moves that an entry's notes list, as far as they can be this entry's."""
     grounds = storage.grounds
     home = trash_folder(grounds.roots[0], entry.name)
-    moves: list[tuple[str, str, int]] = []
+    moves: list[_Move] = []
     for number in range(entry.parts):
         text = adapter.notes.read(part(_moves_of(entry.name), number))
         try:
@@ -418,17 +455,21 @@ def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[t
                 f"trash/{entry.name}: the list of its files is gone or damaged; they are in the folder of that name"
             ) from error
         moves += [
-            move for move in listed if within(move[1], home) and not move_refusal(move[0], move[1], grounds)
+            move
+            for move in listed
+            if within(move.target, home) and not move_refusal(move.source, move.target, grounds)
         ]
     return moves
 
 
-def _listed(text: str | None) -> list[tuple[str, str, int]]:
+def _listed(text: str | None) -> list[_Move]:
     """The moves in a note. Raises an error of ``MALFORMED`` for anything else."""
     plain = json.loads(text or "")
     if not isinstance(plain, list):
         raise TypeError(plain)
-    return [(str(source), str(target), int(size)) for source, target, size in plain]
+    return [
+        _Move(str(source), str(target), int(size), any(orphan)) for source, target, size, *orphan in plain
+    ]
 
 
 def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:

@@ -153,6 +153,26 @@ def test_restored_files_are_found_by_the_next_vacuum(table: MemoryTable) -> None
     assert registered(MemoryAdapter(table).notes) == {}
 
 
+@pytest.mark.parametrize("ended", ["finished", "killed"])
+def test_a_restored_orphan_is_deleted_only_by_a_search_for_orphans(table: MemoryTable, ended: str) -> None:
+    """Loss L116: the next vacuum deleted it, however young, though its writer was about to commit it."""
+    orphan = written(table)
+    table.later(5 * DAY)
+
+    def killed(phase: str, _info: object) -> None:
+        if phase == "deleted" and ended == "killed":
+            raise _Crash
+
+    with suppress(_Crash):
+        run(table, age_ms=DAY, orphans=True, trash=True, observer=killed)
+    assert orphan not in table.disk
+    table.later(2 * DAY)  # a killed vacuum counts as dead
+    [entry] = entries(MemoryAdapter(table)).values()
+    restore_files(MemoryAdapter(table), entry.name, table.now_ms)
+    run(table, age_ms=DAY)
+    assert set(table.disk) == {orphan, *table.current.files}
+
+
 def test_a_restore_keeps_the_backlog(table: MemoryTable) -> None:
     """The log may have lost the commits that dropped the files in it: no later vacuum would find them."""
     name, adapter = with_trash(table), MemoryAdapter(table)
@@ -373,7 +393,13 @@ def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) ->
     [
         ({}, 1999, {2}),
         ({}, 2000, set()),  # its retention in the trash is over
+        ({"dropped": 4}, 1999, {2, 4}),
         ({"state": PENDING}, 1999, {2, 3, 4}),  # the drop was based on one of these
+        (
+            {"state": RESTORING, "dropped": 3, "since": 4},
+            1999,
+            {2, 3, 4},
+        ),  # its rows may be in one of the latter
         ({"kind": "files"}, 1999, set()),  # files are moved, and need no version
     ],
 )

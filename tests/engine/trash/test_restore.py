@@ -12,6 +12,7 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.trash.entries import RESTORING
 from lakekeeper.engine.trash.restore import restore
@@ -52,6 +53,25 @@ PHASES = ("before_commit", "committed")
 )
 def scene(request: pytest.FixtureRequest) -> Scene:
     return two_days(request.param)
+
+
+def test_rows_come_back_though_a_vacuum_has_expired_what_is_older_than_the_drop_and_newer(
+    scene: Scene,
+) -> None:
+    """Loss L115: the version of the drop was expired, and a restore compares it with the one before."""
+    before, table = rows(scene), scene.table
+    drop(scene, "k < 12")
+    table.later(HOUR_MS)
+    table.append([{"day": 3, "k": 30}])
+    scene.run("full")
+    table.later(5 * DAY + HOUR_MS)
+    table.append([{"day": 3, "k": 31}])
+    request = VacuumRequest(resolve({"vacuum.max-share": 1}), age_ms=5 * DAY)
+    report = vacuum(MemoryAdapter(table), request, clock=clock_of(scene))
+    assert table.current.number - 1 in report.plan.kept
+    back(scene)
+    table.delete("day = 3")
+    assert rows(scene) == before
 
 
 @pytest.mark.parametrize("phase", PHASES)
