@@ -8,9 +8,12 @@ _TARGETS = {"DeleteFromTable": "table", "UpdateTable": "table", "MergeIntoTable"
 
 
 def changed_table(statement: Node) -> str | None:
-    """The quoted name of the table that a DELETE, UPDATE or MERGE changes; None for other statements."""
-    for node in statement.walk():  # a statement can be nested below WITH
-        member = _TARGETS.get(node.kind)
-        if member is not None:
-            return node.child(member).relation()
-    return None
+    """The quoted name of the table that a DELETE, UPDATE or MERGE changes; None for other statements.
+
+    A SQL script that contains one is another statement: its other statements must not run twice.
+    """
+    node = statement
+    while node.kind == "UnresolvedWith":
+        node = node.child("child")
+    member = _TARGETS.get(node.kind)
+    return None if member is None else node.child(member).relation()
