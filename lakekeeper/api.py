@@ -513,9 +513,10 @@ class Table:
     ) -> tuple[TrashEntry, ...]:
         """Delete trash entries older than ``vacuum.trash-retention-hours``, or all of them, for good.
 
-        Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted
-        is kept. Raises RetentionError, once the other entries are deleted, if one has files that the current version, a
-        branch or a tag reads: after a rollback, for example. It is kept, and :meth:`restore` brings its files back.
+        Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted,
+        or into which a vacuum may still move files, is kept, and returned with the state ``kept``. Raises
+        RetentionError, once the other entries are deleted, if one has files that the current version, a branch or a
+        tag reads: after a rollback, for example. It is kept, and :meth:`restore` brings its files back.
         """
         keep_ms = None if all_entries else self.options(options).vacuum.trash_retention_ms
         now_ms, locations = self._context.clock.now_ms(), self.options(options).vacuum.allowed_locations

@@ -16,7 +16,7 @@ from lakekeeper.cli.values import pairs
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
-from lakekeeper.engine.trash.entries import TrashEntry
+from lakekeeper.engine.trash.entries import KEPT, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -235,14 +235,15 @@ def empty(
     ] = False,
     yes: _Yes = False,
 ) -> int:
-    """Delete entries past their retention for good."""
+    """Delete entries past their retention for good; the exit code is 1 if one of them had to be kept."""
     setup.check({})
     if not yes and not agreed(
         f"Delete {'all' if all_entries else 'the expired'} entries of the trash of {table}?"
     ):
         return failed("Aborted", "nothing was deleted", 1, setup.as_json)
-    setup.show(_Entries(setup.table(table).empty_trash(all_entries=all_entries)))
-    return 0
+    found = setup.table(table).empty_trash(all_entries=all_entries)
+    setup.show(_Entries(found))
+    return 1 if any(entry.state == KEPT for entry in found) else 0
 
 
 class _Entries(Result):

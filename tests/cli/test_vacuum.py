@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from lakekeeper.cli import main, storage
 from lakekeeper.cli.setup import Setup
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.engine.trash.entries import KEPT, TrashEntry
 
 
 class Vacuumed:
@@ -57,3 +59,15 @@ def test_a_dry_run_names_the_versions_that_would_expire(
     assert capfd.readouterr().out == (
         "dry run: 7 versions would expire, and 0 files, 0 B, would be deleted; nothing was changed\n"
     )
+
+
+@pytest.mark.parametrize("state, code", [("", 0), (KEPT, 1)])
+def test_the_exit_code_says_whether_an_entry_of_the_trash_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], state: str, code: int
+) -> None:
+    entry = TrashEntry("r-1", "files", 1000, 4, files=0, state=state)
+    table = SimpleNamespace(empty_trash=lambda *, all_entries: (entry,) if all_entries else ())
+    monkeypatch.setattr(Setup, "table", lambda *_: table)
+    assert main(["trash", "empty", "t", "--all", "--yes"]) == code
+    assert ("files of a vacuum (kept)" in capfd.readouterr().out) == (code == 1)
+    assert main(["trash", "empty", "t", "--yes"]) == 0

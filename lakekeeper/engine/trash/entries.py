@@ -50,6 +50,8 @@ CURSOR = "vacuum/cursor.json"
 """The note of the version that the last vacuum went through."""
 PENDING, DROPPED, RESTORING = "pending", "dropped", "restoring"
 """States of a dropped partition, see :mod:`lakekeeper.engine.trash.drop_partition`."""
+KEPT = "kept"
+"""The state of an entry that :func:`empty` could not empty, in its result only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,9 +360,10 @@ def empty(
     """Delete entries older than ``keep_ms`` (None: all of them); yields each with what was deleted.
 
     An entry with a file that could not be deleted, or into which a vacuum may still move files, is returned with what
-    was deleted of it, and is kept. ``locations`` as in :func:`restore_files`. Raises RetentionError where the table's
-    files may belong to others and, after all other entries, for those with files that a live version reads (unless
-    ``dropped``: the table itself goes); AdapterError where the log or the storage does not answer.
+    was deleted of it and the state ``KEPT``, and is kept. ``locations`` as in :func:`restore_files`. Raises
+    RetentionError where the table's files may belong to others and, after all other entries, for those with files that a
+    live version reads (unless ``dropped``: the table itself goes); AdapterError where the log or the storage does not
+    answer.
     """
     storage = adapter.storage.allowing(locations)
     needed: dict[str, Collection[str]] = {}
@@ -391,9 +394,10 @@ def empty(
                 continue
         gone = set(storage.delete([file for file in there if file.path not in named])) if there else set()
         size = sum(file.bytes for file in there if file.path in gone)
-        if len(gone) == len(there) and entry.name not in filling:
+        emptied = len(gone) == len(there) and entry.name not in filling
+        if emptied:
             _forget(adapter.notes, slot, entry)
-        yield replace(entry, files=len(gone), bytes=size)
+        yield replace(entry, files=len(gone), bytes=size, state=entry.state if emptied else KEPT)
     if needed:
         raise _needed(adapter.table, needed)
 

@@ -17,6 +17,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import register, registered
 from lakekeeper.engine.trash.entries import (
     DROPPED,
+    KEPT,
     PENDING,
     RESTORING,
     TrashEntry,
@@ -298,7 +299,8 @@ def test_an_entry_is_kept_while_its_vacuum_still_moves_files(table: MemoryTable,
             [name] = [each.name for each in entries(other).values()]
             names.append(name)
             if act == "empty":
-                assert [each.files > 0 for each in empty(other, None, table.now_ms)] == [True]
+                found = [*empty(other, None, table.now_ms)]
+                assert [(each.files > 0, each.state) for each in found] == [(True, KEPT)]
             else:
                 with pytest.raises(AdapterError, match="Run the restore again when the vacuum has ended"):
                     restore_files(other, name, table.now_ms)
