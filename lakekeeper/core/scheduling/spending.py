@@ -11,13 +11,20 @@ class Spending:
 
     def __init__(self) -> None:
         self._sizes: list[int] = []
+        self._groups: set[str] = set()
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
         """Record one phase."""
         if phase == "read":
             self._sizes.append(int(info.get("bytes", 0)))
+            self._groups.add(str(info.get("task", "")))
 
     @property
     def bytes(self) -> int:
         """Input bytes of all groups so far; a group that was repeated counts each time."""
         return sum(self._sizes)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Ids of these groups."""
+        return frozenset(self._groups)

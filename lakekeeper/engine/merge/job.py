@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.policy import converges
 from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.boundary_store import keep_boundaries
@@ -34,6 +36,8 @@ from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.uncommitted import without_error
 from lakekeeper.errors import Unknown, reason
 from lakekeeper.spi import Adapter, Observer, Runner
+
+_LOG = logging.getLogger("lakekeeper.events")
 
 
 def maintain(
@@ -107,6 +111,10 @@ class MergeJob:
             if not self.tally.run_ids:
                 raise
             ended = Reason.of(Code.ENDED_BY_ERROR, error=reason(error))
+            _LOG.warning(
+                "%s: %s after %s", self.adapter.table, ended, counted(len(self.tally.run_ids), "commit")
+            )
+            _LOG.debug("the error of %s", self.tally.run, exc_info=error)
         return self._report(ended, self.clock.now_ms())
 
     def _rounds(self) -> Reason:
@@ -205,7 +213,9 @@ class MergeJob:
             raise  # as after a crash: written files stay
         except BaseException as error:
             without_error(self.adapter.table, lambda: self.adapter.discard(parts.ready))
-            if isinstance(error, Exception) and isinstance(self._failure, Unknown):
+            self.tally.abandoned(tasks, error)
+            unknown = isinstance(self._failure, Unknown) and not self.tally.run_ids
+            if isinstance(error, Exception) and self._failure is not None and unknown:
                 raise self._failure from error
             raise
         if parts.ready:

@@ -61,6 +61,13 @@ class Tally:
         _LOG.warning("%s: group %s %s: %s", failed.task.table, failed.task.id, status, failed.detail)
         self.groups.append(_group(failed.task, status, detail=failed.detail))
 
+    def abandoned(self, tasks: Sequence[MergeTask], error: BaseException) -> None:
+        """The call ends with an error: the groups that were read, and have no result yet, have failed."""
+        known = {group.id for group in self.groups}
+        why = Reason.of(Code.FAILED, error=message(error))
+        read = [task for task in tasks if task.id in self.spending.groups and task.id not in known]
+        self.groups += [_group(task, "failed", detail=why) for task in read]
+
     def lost(self, rewrites: Sequence[Rewrite], failure: Exception) -> None:
         """A whole commit did not land, or is not known to have landed."""
         self.conflicts += isinstance(failure, CommitError) and not isinstance(failure, Unknown)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Mapping
 from typing import Any
 
-from tests.engine.scene import Scene, groups_apart
+import pytest
+
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.scheduling.spending import Spending
+from lakekeeper.errors import Unsupported
+from lakekeeper.testing.lake import MemoryTable
+from lakekeeper.testing.memory import MemoryAdapter
+from tests.engine.scene import IN_PARTS, Scene, groups_apart
 
 
 def test_a_dry_run_writes_nothing_and_predicts_the_real_call() -> None:
@@ -48,3 +59,42 @@ def test_a_report_without_a_commit_says_why_the_files_were_left() -> None:
         assert str(each.reason) in reasons
         assert str(each.reason) in again._repr_html_()
     assert max(map(len, lines)) <= 80
+
+
+class _Refuses(MemoryAdapter):
+    """An adapter that learns after a commit that the table cannot be maintained, while three other groups are read."""
+
+    def __init__(self, table: MemoryTable) -> None:
+        super().__init__(table)
+        self.landed, self._refused = threading.Event(), threading.Event()
+        self._numbers = itertools.count(1)
+
+    def write(self, rows: Any, task: MergeTask, run_id: str) -> Rewrite:
+        number = next(self._numbers)
+        if number > 4:
+            assert self.landed.wait(60)
+        if number == 8:
+            self._refused.set()
+            raise Unsupported(self.table, "variant", "of a column")
+        if number > 4:
+            assert self._refused.wait(60)
+        return super().write(rows, task, run_id)
+
+
+@pytest.mark.parametrize("outcomes", [[], ["unknown, lost"]], ids=["landed", "one unknown"])
+def test_a_call_that_an_error_ends_reports_each_group_that_was_read(outcomes: list[Any]) -> None:
+    scene, spending = groups_apart(8), Spending()
+    adapter = scene.adapter = _Refuses(scene.table)
+    adapter.faults.outcomes += outcomes
+
+    def observer(phase: str, info: Mapping[str, Any]) -> None:
+        spending(phase, info)
+        if phase == "committed":
+            adapter.landed.set()
+
+    report = scene.run(options={**IN_PARTS, "max-concurrent-file-group-rewrites": 4}, observer=observer)
+    assert report.status == "partial"
+    assert "variant" in str(report.ended), "the error that ended the call, whatever happened before"
+    assert report.attempted_bytes_count == spending.bytes
+    assert {group.id for group in report.groups} == spending.groups
+    assert scene.table.leftovers() == set() or outcomes
