@@ -361,8 +361,8 @@ def empty(
 
     An entry with a file that could not be deleted, or into which a vacuum may still move files, is returned with what
     was deleted of it and the state ``KEPT``, and is kept. ``locations`` as in :func:`restore_files`. Raises
-    RetentionError where the table's files may belong to others and, after all other entries, for those with files that a
-    live version reads (unless ``dropped``: the table itself goes); AdapterError where the log or the storage does not
+    RetentionError where the table's files may belong to others and, after all other entries, for those with files that
+    a live version reads (unless ``dropped``: the table itself goes); AdapterError where the log or the storage does not
     answer.
     """
     storage = adapter.storage.allowing(locations)
