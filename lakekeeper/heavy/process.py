@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 from lakekeeper.errors import HeavyError, reason
@@ -56,8 +56,8 @@ class HeavyProcess:
         self._ended, self._over = False, threading.Event()
         self._last_sign_at, self._silent_seconds, self._why = time.monotonic(), silent_seconds, ""
         self._numbers = 0
-        self._answers: dict[int, SimpleQueue[_Message | None]] = {}
-        self._started: SimpleQueue[_Message | None] = SimpleQueue()
+        self._answers: dict[int, Queue[_Message | None]] = {}
+        self._started: Queue[_Message | None] = Queue()
         threading.Thread(target=self._read, name="lakekeeper-heavy", daemon=True).start()
         self.info = self._start(first, start_seconds)
         threading.Thread(target=self._watch, name="lakekeeper-heavy-watch", daemon=True).start()
@@ -93,7 +93,7 @@ class HeavyProcess:
 
     def ask(self, call: _Message) -> Conversation:
         """Send the process a task. Raises HeavyError if it has ended."""
-        answers: SimpleQueue[_Message | None] = SimpleQueue()
+        answers: Queue[_Message | None] = Queue()
         with self._lock:
             self._numbers += 1
             number = self._numbers
@@ -206,7 +206,7 @@ class HeavyProcess:
 class Conversation:
     """The messages of the process on one task."""
 
-    def __init__(self, process: HeavyProcess, number: int, answers: SimpleQueue[_Message | None]) -> None:
+    def __init__(self, process: HeavyProcess, number: int, answers: Queue[_Message | None]) -> None:
         self._process, self._number, self._answers = process, number, answers
 
     def next(self) -> _Message:
