@@ -25,6 +25,7 @@ from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.recording import FleetMemory, session_store
+from lakekeeper.spark.application import has_ended
 from lakekeeper.spark.interrupts import INTERRUPTED, current
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def repeat(
     page: PageSettings | None = None,
 ) -> int:
     """Run passes with a pause between them; the exit code of the last one, or 130 if a signal cut it short.
+
+    Returns too when Spark has ended: its supervisor starts the service again, with a new application.
 
     ``metrics`` is the address of the metrics, which programs read; ``page`` has the settings of the page for people.
     """
@@ -88,6 +91,12 @@ def _passes(
             code, whole = service.one_pass(stopped.is_set, dry_run=dry_run)
             if not whole:
                 return INTERRUPTED
+            if code and not once and has_ended(spark):
+                say(
+                    "lakekeeper auto: Spark has ended, so that every further pass would fail; start it again",
+                    err=True,
+                )
+                return code
             if once or stopped.wait(settings.pause_seconds):
                 return code
 

@@ -14,6 +14,7 @@ import pytest
 
 import lakekeeper as lk
 from lakekeeper import fleet
+from lakekeeper.cli import service
 from lakekeeper.cli.service import repeat
 from lakekeeper.cli.setup import Setup
 from lakekeeper.core.model.reason import Reason
@@ -98,6 +99,7 @@ def test_the_command_remembers_as_long_as_it_runs(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], once: bool
 ) -> None:
     monkeypatch.setattr(Setup, "session", lambda _: None)
+    monkeypatch.setattr(service, "has_ended", lambda _: False)
     passes = iter([False, False, True])  # the results of the waits between passes; True stops the service
     monkeypatch.setattr(Draining, "wait", lambda *_: next(passes))
     code = repeat(Setup(quiet=True), ("a", "b"), every=None if once else "30s", once=once, dry_run=False)
@@ -108,3 +110,15 @@ def test_the_command_remembers_as_long_as_it_runs(
     assert all((backoff is None) is once for _, backoff in opened.given)
     assert all(backoff is None or backoff.pause_ms == 30_000 for _, backoff in opened.given)
     assert capsys.readouterr().out.count("\n") == (1 if once else 3)
+
+
+def test_the_command_ends_with_spark(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its passes would fail forever, while the service counts as healthy."""
+    monkeypatch.setattr(Setup, "session", lambda _: None)
+    monkeypatch.setattr(service, "has_ended", lambda _: len(opened.given) > 2)
+    monkeypatch.setattr(Draining, "wait", lambda *_: len(opened.given) > 4)
+    assert repeat(Setup(quiet=True), ("a", "b"), every="30s", once=False, dry_run=False) == 1
+    assert len(opened.given) == 4
+    assert "Spark has ended" in capsys.readouterr().err
