@@ -101,6 +101,11 @@ def lookup(name: str, prefix: str = "") -> Option:
     raise OptionError.unknown(prefix + name, nearest(name, _BY_NAME))
 
 
+def spellings(name: str, prefix: str) -> tuple[str, str]:
+    """The keys that name an option after a ``prefix``: kebab-case and Python spelling."""
+    return prefix + name, prefix + keyword(name)
+
+
 def resolve(
     call: Mapping[str, Any] | None = None,
     conf: Mapping[str, str] | None = None,
