@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX, Options, resolve
 from lakekeeper.core.model.keys import parse_layout
@@ -26,6 +28,30 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
     "build_filters": (),  # created for each call, since it depends on the table's properties
 }
 CHECKPOINTS = "vacuum.streaming-checkpoints"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def checked_flags(call: Callable[P, T]) -> Callable[P, T]:
+    """``call``, which checks its flags first: the keyword arguments whose default is True or False.
+
+    Any text is true for Python, ``'false'`` too. So the call raises OptionError for a flag that is not a boolean.
+    """
+    flags = [
+        each.name for each in inspect.signature(call).parameters.values() if isinstance(each.default, bool)
+    ]
+
+    @functools.wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in flags:
+            if name in kwargs and not isinstance(kwargs[name], bool):
+                raise OptionError(
+                    name, kwargs[name], "a boolean: True or False; in SQL, true or false without quotes"
+                )
+        return call(*args, **kwargs)
+
+    return checked
 
 
 def given_options(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.arguments import checked_flags
 from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, spellings
 from lakekeeper.core.config.options import resolve as resolve_options
 from lakekeeper.core.model.keys import parse_column, quote
@@ -63,6 +64,7 @@ class DroppedTable:
     forced: bool = False
 
 
+@checked_flags
 def drop_table(
     spark: SparkSession, name: str, *, force: bool = False, clock: Clock | None = None
 ) -> DroppedTable:
