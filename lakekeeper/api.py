@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper import arguments, operations
-from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
@@ -95,8 +95,7 @@ class Table:
     @property
     def automatic(self) -> bool:
         """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
-        setting = self._context.session.properties().get(PROPERTY_PREFIX + "auto.enabled")
-        return setting is None or bool(lookup("auto.enabled").parse(setting))
+        return arguments.is_automatic(self._context.session.properties())
 
     @arguments.checked_flags
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, table
 from lakekeeper.arguments import columns_and_layout
+from lakekeeper.core.config.options import overridden
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.parsed import Node, arguments, dotted, evaluated, table_parts
 from lakekeeper.spi import Observer
@@ -151,7 +152,7 @@ def run_call(
     if _OBSERVER in inspect.signature(method).parameters:
         given[_OBSERVER] = observer
     if options and "options" in procedure.parameters:
-        given["options"] = {**options, **given.get("options", {})}
+        given["options"] = overridden(options, given.get("options", {}))
     result = _cluster_by(method, given) if procedure.method == "cluster_by" else method(**given)
     return procedure.frame(spark, result)
 
