@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper import arguments, operations
-from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, lookup
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.key_advisor import Advice
 from lakekeeper.core.layout.clustering_info import ClusteringInformation, measure
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
@@ -95,9 +95,9 @@ class Table:
     @property
     def automatic(self) -> bool:
         """False if the property ``lakekeeper.auto.enabled`` is false: automatic runs then skip the table."""
-        setting = self._context.session.properties().get(PROPERTY_PREFIX + "auto.enabled")
-        return setting is None or bool(lookup("auto.enabled").parse(setting))
+        return arguments.is_automatic(self._context.session.properties())
 
+    @arguments.checked_flags
     def options(self, call: Mapping[str, Any] | None = None, *, lenient: bool = False) -> Options:
         """The options in force for this table, each with its origin.
 
@@ -105,6 +105,7 @@ class Table:
         """
         return self._context.options(call, lenient=lenient)
 
+    @arguments.checked_flags
     def cluster_by(
         self,
         *columns: str | None,
@@ -182,6 +183,7 @@ class Table:
             self._context.session, self._context.with_workload(request, workload), self._context.clock
         )[1]
 
+    @arguments.checked_flags
     def simulate(
         self,
         columns: Sequence[str] | str | None = None,
@@ -241,6 +243,7 @@ class Table:
         """
         return workload_of(self._context.spark, self._context.name, source, self.options(options))
 
+    @arguments.checked_flags
     def recluster(  # noqa: PLR0913 - each is an option of the call
         self,
         columns: Sequence[str] | str | None = None,
@@ -276,6 +279,7 @@ class Table:
         )
         return operations.merge(self._context, self._context.with_workload(request, workload), observer)
 
+    @arguments.checked_flags
     def compact(
         self,
         *,
@@ -302,6 +306,7 @@ class Table:
         )
         return operations.merge(self._context, self._context.with_workload(request), observer)
 
+    @arguments.checked_flags
     def merge_deletes(
         self,
         *,
@@ -331,6 +336,7 @@ class Table:
         )
         return operations.merge_deletes(self._context, self._context.with_workload(request), observer)
 
+    @arguments.checked_flags
     def build_filters(
         self,
         *,
@@ -373,6 +379,7 @@ class Table:
         """
         return operations.delete(self._context, "delete", delete_rows, where, observer, options)
 
+    @arguments.checked_flags
     def vacuum(  # noqa: PLR0913 - each is an option of the call
         self,
         *,
@@ -413,6 +420,7 @@ class Table:
         )
         return operations.vacuum(self._context, request, observer)
 
+    @arguments.checked_flags
     def drop_partition(
         self,
         where: str | Column,
@@ -430,6 +438,7 @@ class Table:
         act = delete_rows if force else drop_rows
         return operations.delete(self._context, "drop_partition", act, where, observer, options)
 
+    @arguments.checked_flags
     def expire_rows(
         self,
         *,
@@ -446,6 +455,7 @@ class Table:
         """
         return operations.expire_rows(self._context, self.options(options), observer, dry_run=dry_run)
 
+    @arguments.checked_flags
     def compact_metadata(self, *, dry_run: bool = False) -> MetadataReport:
         """Compact the metadata that planning opens file by file, if it would then open far fewer files.
 
@@ -455,6 +465,7 @@ class Table:
         """
         return operations.compact_metadata(self._context, self.options(lenient=True), dry_run=dry_run)
 
+    @arguments.checked_flags
     def compute_statistics(
         self,
         columns: Sequence[str] | str | None = None,
@@ -508,6 +519,7 @@ class Table:
         resolved = self.options(options, lenient=True)
         return operations.restore(self._context, name, resolved, observer)
 
+    @arguments.checked_flags
     def empty_trash(
         self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
     ) -> tuple[TrashEntry, ...]:
@@ -522,6 +534,7 @@ class Table:
         now_ms, locations = self._context.clock.now_ms(), self.options(options).vacuum.allowed_locations
         return tuple(trash_entries.empty(self._context.adapter, keep_ms, now_ms, locations))
 
+    @arguments.checked_flags
     def undo(
         self,
         run_id: str,

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from lakekeeper.core.config.options import CONF_PREFIX, PROPERTY_PREFIX, Options, resolve
+from lakekeeper.core.config.options import (
+    CONF_PREFIX,
+    PROPERTY_PREFIX,
+    Options,
+    lookup,
+    overridden,
+    resolve,
+    spellings,
+)
 from lakekeeper.core.model.keys import parse_layout
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
@@ -27,17 +37,48 @@ VERB_POLICIES: Mapping[str, tuple[str, ...]] = {
 }
 CHECKPOINTS = "vacuum.streaming-checkpoints"
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def checked_flags(call: Callable[P, T]) -> Callable[P, T]:
+    """``call``, which checks its flags first: the keyword arguments whose default is True or False.
+
+    Any text is true for Python, ``'false'`` too. So the call raises OptionError for a flag that is not a boolean.
+    """
+    flags = [
+        each.name for each in inspect.signature(call).parameters.values() if isinstance(each.default, bool)
+    ]
+
+    @functools.wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in flags:
+            if name in kwargs and not isinstance(kwargs[name], bool):
+                raise OptionError(
+                    name, kwargs[name], "a boolean: True or False; in SQL, true or false without quotes"
+                )
+        return call(*args, **kwargs)
+
+    return checked
+
 
 def given_options(
     options: Mapping[str, Any] | None, policy: str | Sequence[str] | None, budget_bytes: int | str | None
 ) -> dict[str, Any]:
     """The options of a call, with those that have an argument of their own."""
-    given = dict(options or {})
+    given: dict[str, Any] = {}
     if policy is not None:
         given["policy"] = policy if isinstance(policy, str) else ",".join(policy)
     if budget_bytes is not None:
         given["budget-bytes"] = budget_bytes
-    return given
+    return overridden(options, given)
+
+
+def is_automatic(properties: Mapping[str, str]) -> bool:
+    """Whether a table's properties leave it to automatic runs. Raises OptionError for a value that is not a boolean."""
+    option = lookup("auto.enabled")
+    keys = spellings(option.name, PROPERTY_PREFIX)
+    return all(option.parse(properties[key]) for key in keys if key in properties)
 
 
 def merge_request(
@@ -107,9 +148,10 @@ def streams_to_keep(spark: SparkSession, table: str, options: Options) -> list[S
     and without them the vacuum would remove versions that these streams have yet to read.
     """
     named = options.vacuum.streaming_checkpoints
-    if not named and PROPERTY_PREFIX + CHECKPOINTS in options.ignored:
+    on_table = options.ignored_property(CHECKPOINTS)
+    if not named and on_table is not None:
         raise RetentionError(
-            f"{table}: the table property {PROPERTY_PREFIX}{CHECKPOINTS} names checkpoints of streams, "
+            f"{table}: the table property {on_table} names checkpoints of streams, "
             "which are read only where the operator names them; nothing was deleted. Set "
             f"{CONF_PREFIX}{CHECKPOINTS} to these folders, or remove the property"
         )

@@ -13,14 +13,17 @@ in it names its table.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakekeeper.arguments import checked_flags
+from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, spellings
 from lakekeeper.core.config.options import resolve as resolve_options
 from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.errors import (
     AdapterError,
@@ -36,10 +39,12 @@ from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import DROPPED, full_name
 from lakekeeper.spark.identifiers import resolve as resolve_name
 from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spi import Adapter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_RETENTION = "vacuum.trash-retention-hours"
 _FORCED = "_forced"
 _NAME = re.compile(rf"(.+){DROPPED}(\d+)({_FORCED})?")
 
@@ -59,6 +64,7 @@ class DroppedTable:
     forced: bool = False
 
 
+@checked_flags
 def drop_table(
     spark: SparkSession, name: str, *, force: bool = False, clock: Clock | None = None
 ) -> DroppedTable:
@@ -153,21 +159,24 @@ def empty_dropped(
 ) -> tuple[DroppedTable, ...]:
     """Delete for good, with their files, tables dropped more than ``vacuum.trash-retention-hours`` ago.
 
-    The table's own trash is emptied first, because nothing refers to it once the table is deleted. A table whose
-    trash cannot be emptied is kept. Where others may need the files (``gc.enabled=false``, Nessie), only the name goes.
-    Raises AdapterError for the first table that cannot be deleted, after all others.
+    A table's own property may raise that, unless the call sets it. The table's own trash is emptied first, because
+    nothing refers to it once the table is deleted. A table is kept if its retention is not known or its trash cannot be
+    emptied. Where others may need the files (``gc.enabled=false``, Nessie), only the name goes. Raises AdapterError for
+    the first table that cannot be deleted, after all others.
     """
-    resolved = resolve_options(options, lakekeeper_confs(spark))
-    keep_ms = resolved.vacuum.trash_retention_ms
-    locations = resolved.vacuum.allowed_locations
-    now = (clock or Clock()).now_ms()
+    confs, clock = lakekeeper_confs(spark), clock or Clock()
+
+    def resolved(properties: Mapping[str, str] | None = None) -> Options:
+        return resolve_options(options, confs, properties)
+
+    least_ms = resolved().vacuum.trash_retention_ms
     gone: list[DroppedTable] = []
     failed: dict[str, Exception] = {}
     for table in dropped_tables(spark, namespace):
-        if not table.forced and now < table.at_ms + keep_ms:
+        if not _is_over(table, least_ms, clock):  # a property only raises it, and opening a table takes time
             continue
         try:
-            gone += _deleted(spark, table, now, locations)
+            gone += _deleted(spark, table, resolved, clock)
         except Exception as error:  # a catalog's client can throw anything, and the other tables are due too
             failed[table.kept_as] = error
     if failed:
@@ -179,15 +188,42 @@ def empty_dropped(
     return tuple(gone)
 
 
+def _is_over(table: DroppedTable, keep_ms: int, clock: Clock) -> bool:
+    """Whether the retention of a dropped table is over."""
+    return table.forced or clock.now_ms() >= table.at_ms + keep_ms
+
+
 def _deleted(
-    spark: SparkSession, table: DroppedTable, now_ms: int, locations: Sequence[str]
+    spark: SparkSession, table: DroppedTable, resolved: Callable[..., Options], clock: Clock
 ) -> list[DroppedTable]:
-    """Delete a table; empty if its own trash cannot be emptied yet."""
+    """Delete a table; empty if its own properties retain it, or its own trash cannot be emptied yet.
+
+    Raises AdapterError if it cannot be looked at, OptionError if its own retention is not a time.
+    """
     why = _keeps_files(spark, table.kept_as)
-    if not why and not _trash_emptied(spark, table.kept_as, now_ms, locations):
-        return []
+    adapter = None if table.forced and why else _opened(spark, table.kept_as)
+    if adapter is not None:
+        options = resolved(None if table.forced else _own_retention(adapter, clock))
+        if not _is_over(table, options.vacuum.trash_retention_ms, clock):
+            return []
+        if not why and not _trash_emptied(adapter, clock, options.vacuum.allowed_locations):
+            return []
     spark.sql(f"DROP TABLE {table.kept_as}{'' if why else ' PURGE'}")
     return [replace(table, files_stay=why)]
+
+
+def _opened(spark: SparkSession, name: str) -> Adapter[Any] | None:
+    """The adapter of a table; None if lakekeeper cannot maintain it, so that it has no trash."""
+    try:
+        return open_adapter(spark, name).adapter
+    except TableError:
+        return None
+
+
+def _own_retention(adapter: Adapter[Any], clock: Clock) -> dict[str, str]:
+    """What the table's properties say on its retention in the trash; all others have no part in that."""
+    found = retried(adapter.properties, clock, SHORT_PAUSES)
+    return {key: found[key] for key in spellings(_RETENTION, PROPERTY_PREFIX) if key in found}
 
 
 def _keeps_files(spark: SparkSession, text: str) -> str:
@@ -200,13 +236,9 @@ def _keeps_files(spark: SparkSession, text: str) -> str:
     return found.keeps_files(spark, name)
 
 
-def _trash_emptied(spark: SparkSession, name: str, now_ms: int, locations: Sequence[str]) -> bool:
-    """Empty the trash of a table; False if some of it remains. Raises AdapterError if it cannot be looked at."""
-    try:
-        adapter = open_adapter(spark, name).adapter
-    except TableError:
-        return True  # lakekeeper cannot maintain this table, so it has no trash
-    for _ in trash_entries.empty(adapter, None, now_ms, locations, dropped=True):
+def _trash_emptied(adapter: Adapter[Any], clock: Clock, locations: Sequence[str]) -> bool:
+    """Empty the trash of a table; False if some of it remains."""
+    for _ in trash_entries.empty(adapter, None, clock.now_ms(), locations, dropped=True):
         pass
     return not trash_entries.entries(adapter)
 

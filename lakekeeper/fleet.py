@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, open_table
+from lakekeeper.arguments import checked_flags
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -45,6 +46,7 @@ _KEPT_BYTES = 256 << 20
 """Snapshots that are kept from the plans of a pass until the work on them, and by a service until its next pass."""
 
 
+@checked_flags
 def run(
     spark: SparkSession,
     tables: str | Sequence[str] | None = None,

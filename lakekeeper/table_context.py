@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper import arguments
-from lakekeeper.core.config.options import Options
+from lakekeeper.core.config.options import Options, overridden
 from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoff
@@ -102,7 +102,7 @@ class TableContext:
         """
         age_ms, older_than_ms = arguments.retention(retention_hours, older_than)
         last = {} if retain_last is None else {"retain-last": retain_last}
-        resolved = self.options({**(options or {}), **last})
+        resolved = self.options(overridden(options, last))
         return VacuumRequest(
             options=resolved,
             age_ms=age_ms,

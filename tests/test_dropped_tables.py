@@ -9,8 +9,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError, Unsupported
+from lakekeeper.testing.lake import MemoryTable
+from lakekeeper.testing.memory import MemoryAdapter
 
 dropped = import_module("lakekeeper.dropped_tables")  # the package exports a function of this name
 
@@ -53,6 +56,88 @@ def opening(monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception) -> 
         raise error if failing in name else NotFound(name, "no table that lakekeeper maintains")
 
     monkeypatch.setattr(dropped, "open_adapter", open_adapter)
+
+
+OWN = "lakekeeper.vacuum.trash-retention-hours"
+
+
+def with_properties(monkeypatch: pytest.MonkeyPatch, **tables: dict[str, str]) -> None:
+    """Let tables open by the letter they begin with, each with its properties and an empty trash."""
+
+    def open_adapter(_spark: object, name: str) -> SimpleNamespace:
+        table = MemoryTable(name, {"k": "int"}, properties=tables[name.rpartition(".")[2][0]])
+        return SimpleNamespace(adapter=MemoryAdapter(table))
+
+    monkeypatch.setattr(dropped, "open_adapter", open_adapter)
+
+
+def after_days(days: float) -> Clock:
+    return Clock(lambda: int(days * DAY_MS))
+
+
+@pytest.mark.parametrize("spelling", [OWN, "lakekeeper.vacuum_trash_retention_hours"])
+def test_a_table_is_kept_for_as_long_as_its_own_property_says(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str], spelling: str
+) -> None:
+    """Loss L113: only the call and the confs counted, so a table was purged years before its own retention ended."""
+    with_properties(monkeypatch, t={spelling: "90d"}, u={spelling: "1h"})
+    spark = session(statements)
+    assert [each.name for each in dropped.empty_dropped(spark, "ice.db", clock=after_days(6))] == []
+    assert [each.name for each in dropped.empty_dropped(spark, "ice.db", clock=after_days(8))] == ["ice.db.u"]
+    assert not any(text.startswith("DROP TABLE ice.db.t__") for text in statements)
+    assert "ice.db.t" in [e.name for e in dropped.empty_dropped(spark, "ice.db", clock=after_days(91))]
+
+
+def test_a_table_of_which_only_the_name_goes_is_kept_as_long(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    """Without its name, nothing can restore it."""
+    with_properties(monkeypatch, t={OWN: "90d"}, u={})
+    shared = SimpleNamespace(keeps_files=lambda _spark, _name: "others need them")
+    monkeypatch.setattr(dropped, "find_format", lambda _provider, _name: shared)
+    [gone] = dropped.empty_dropped(session(statements), "ice.db", clock=after_days(8))
+    assert (gone.name, gone.files_stay) == ("ice.db.u", "others need them")
+
+
+def test_the_retention_of_a_call_and_of_a_forced_drop_comes_before_that_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    with_properties(monkeypatch, t={OWN: "90d"}, u={OWN: "90d"})
+    spark = session(statements, ["t__lakekeeper_trash_1", "u__lakekeeper_trash_2_forced"])
+    assert [e.name for e in dropped.empty_dropped(spark, "ice.db", clock=after_days(8))] == ["ice.db.u"]
+    options = {"vacuum.trash-retention-hours": 24}
+    gone = dropped.empty_dropped(spark, "ice.db", options=options, clock=after_days(8))
+    assert [each.name for each in gone] == ["ice.db.t", "ice.db.u"]
+
+
+def test_a_table_whose_own_retention_is_not_known_is_kept(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    with_properties(monkeypatch, t={OWN: "ninety days"}, u={"lakekeeper.max-level": "many"})
+    with pytest.raises(AdapterError, match=rf"ice\.db\.t__\w+: OptionError: {OWN}: got 'ninety days'"):
+        dropped.empty_dropped(session(statements), "ice.db", clock=after_days(8))
+    gone = [text for text in statements if text.startswith("DROP")]
+    assert gone == ["DROP TABLE ice.db.u__lakekeeper_trash_2 PURGE"]
+
+
+def test_a_table_whose_properties_cannot_be_read_is_kept(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    class Silent(MemoryAdapter):
+        def properties(self) -> NoReturn:
+            raise AdapterError("the catalog does not answer")
+
+    def open_adapter(_spark: object, name: str) -> SimpleNamespace:
+        kind = Silent if "t__" in name else MemoryAdapter
+        return SimpleNamespace(adapter=kind(MemoryTable(name, {"k": "int"})))
+
+    monkeypatch.setattr(dropped, "open_adapter", open_adapter)
+    waited: list[float] = []
+    clock = Clock(lambda: 8 * DAY_MS, waited.append)
+    with pytest.raises(AdapterError, match="does not answer"):
+        dropped.empty_dropped(session(statements), "ice.db", clock=clock)
+    assert len(waited) == 2
+    assert statements[-1] == "DROP TABLE ice.db.u__lakekeeper_trash_2 PURGE"
 
 
 def test_a_table_whose_trash_cannot_be_looked_at_is_kept(

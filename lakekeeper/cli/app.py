@@ -27,6 +27,7 @@ from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.submitted import separate_stderr
 from lakekeeper.cli.synonyms import with_hint
 from lakekeeper.cli.values import byte_count, pairs
+from lakekeeper.core.config.options import overridden
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.text.formatting import counted
@@ -210,7 +211,7 @@ def simulate(  # noqa: PLR0913 - each is an option of the command line
             raise OptionError("--stream", stream, "the name of a stream, since no table is given")
         if columns is not None:
             raise OptionError("--columns", columns, "none: a named stream has its own key")
-        resolved = setup.check(call["options"] | ({"policy": policy} if policy else {}))
+        resolved = setup.check(overridden(call["options"], {"policy": policy} if policy else {}))
         policies = find_policies(resolved.table.policies or VERB_POLICIES["recluster"])
         setup.show(simulate_stream(policies, resolved, course))
         return 0
@@ -541,7 +542,7 @@ def _call(
     options: dict[str, Any] = dict(pairs("--option", option or ()))
     budget_bytes = None if budget is None else byte_count(budget)
     given = {"policy": policy, "budget-bytes": budget_bytes}
-    setup.check(options | {key: value for key, value in given.items() if value is not None})
+    setup.check(overridden(options, {key: value for key, value in given.items() if value is not None}))
     return {"where": where, "policy": policy, "budget_bytes": budget_bytes, "options": options}
 
 

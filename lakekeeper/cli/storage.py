@@ -13,6 +13,7 @@ from lakekeeper.cli.output import say
 from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
+from lakekeeper.core.config.options import overridden
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -90,7 +91,7 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     """
     options = dict(pairs("--option", option or ()))
     given = {} if retention_hours is None else {"retention-hours": retention_hours}
-    setup.check(options | given)
+    setup.check(overridden(options, given))
     call: dict[str, Any] = {
         "retention_hours": retention_hours,
         "older_than": older_than.replace(tzinfo=timezone.utc) if older_than else None,

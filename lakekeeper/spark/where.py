@@ -23,9 +23,9 @@ def checked_where(spark: Any, table: TableName, where: str | Column, *, steady: 
     ``steady``: also reject what depends on the current time or on the session. A ``Column`` whose text would mean
     something else is rejected.
     """
-    jvm = Jvm(spark)
     if not isinstance(where, str) and not hasattr(where, "_jc"):
         raise OptionError("where", where, "Spark SQL or a Column of this session")
+    jvm = Jvm(spark)
     frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
     text = where if isinstance(where, str) else text_of_column(jvm, frame, where)
     check(jvm, frame, text, steady=steady)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, table
 from lakekeeper.arguments import columns_and_layout
+from lakekeeper.core.config.options import overridden
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.parsed import Node, arguments, dotted, evaluated, table_parts
 from lakekeeper.spi import Observer
@@ -28,6 +29,7 @@ NAMESPACE = ("lakekeeper", "system")
 OWN_CATALOG = f"spark.sql.catalog.{NAMESPACE[0]}"
 """The conf of a user's catalog with our name, such as that of the REST catalog Lakekeeper."""
 _OBSERVER = "observer"
+_TABLE_NAME = "a table name as text, such as 'catalog.namespace.table'"
 
 
 Frame = Callable[["SparkSession", Any], "DataFrame"]
@@ -37,18 +39,31 @@ Frame = Callable[["SparkSession", Any], "DataFrame"]
 class Procedure:
     """A method of a table as a procedure: its name, and how its result becomes rows.
 
-    ``fleet`` is the function behind a call without a table, if there is one.
+    ``fleet`` is the function behind a call without a table, if there is one. ``nullable`` is the parameter for which
+    NULL is a value, if there is one.
     """
 
     method: str
     frame: Frame
     fleet: Callable[..., Any] | None = None
+    nullable: str = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters, the table first."""
+        return ("table", *(each.name for each in self._own))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the parameters without a default."""
+        single = (each for each in self._own if each.kind is not each.VAR_POSITIONAL)
+        own = tuple(each.name for each in single if each.default is each.empty)
+        return own if self.fleet else ("table", *own)
+
+    @property
+    def _own(self) -> list[inspect.Parameter]:
         own = inspect.signature(getattr(Table, self.method)).parameters
-        return ("table", *(name for name in own if name not in ("self", _OBSERVER)))
+        return [each for name, each in own.items() if name not in ("self", _OBSERVER)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure("vacuum", _one(rows.VACUUM)),
         Procedure("compact_metadata", _one(rows.METADATA)),
         Procedure("compute_statistics", _one(rows.STATISTICS)),
-        Procedure("cluster_by", _one(rows.KEY)),
+        Procedure("cluster_by", _one(rows.KEY), nullable="columns"),
         Procedure("delete", _one(rows.DELETE)),
         Procedure("drop_partition", _one(rows.DELETE)),
         Procedure("expire_rows", _one(rows.LIFECYCLE)),
@@ -129,7 +144,7 @@ def run_call(
 ) -> DataFrame:
     """Carry out a call. Raises OptionError for arguments that do not fit, else what the method raises."""
     procedure = PROCEDURES[call.name]
-    given = bound(call.name, procedure.parameters, call.given)
+    given = bound(procedure, call.given)
     if procedure.fleet is not None and "table" not in given:
         return procedure.frame(spark, procedure.fleet(spark, **given))
     opened = table(spark, _table_name(spark, call.name, given.pop("table", None)))
@@ -137,13 +152,17 @@ def run_call(
     if _OBSERVER in inspect.signature(method).parameters:
         given[_OBSERVER] = observer
     if options and "options" in procedure.parameters:
-        given["options"] = {**options, **given.get("options", {})}
+        given["options"] = overridden(options, given.get("options", {}))
     result = _cluster_by(method, given) if procedure.method == "cluster_by" else method(**given)
     return procedure.frame(spark, result)
 
 
-def bound(name: str, parameters: tuple[str, ...], given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Parameter → value. Raises OptionError for a parameter that is unknown or given twice, and for too many."""
+def bound(procedure: Procedure, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Parameter → value.
+
+    Raises OptionError for a parameter that is unknown, given twice, missing or NULL, and for too many arguments.
+    """
+    name, parameters = procedure.method, procedure.parameters
     found: dict[str, Any] = {}
     for number, (named, value) in enumerate(given):
         if not named and number >= len(parameters):
@@ -156,9 +175,24 @@ def bound(name: str, parameters: tuple[str, ...], given: Sequence[tuple[str, Any
         if parameter in found:
             raise OptionError(f"{name}({parameter} => …)", value, "each parameter once")
         found[parameter] = _python(value)
-    return {
-        parameter: value for parameter, value in found.items() if value is not None or parameter == "columns"
-    }
+    for parameter in dict.fromkeys((*procedure.required, *found)):
+        _require_value(procedure, parameter, found.get(parameter))
+    return found
+
+
+def _require_value(procedure: Procedure, parameter: str, value: Any) -> None:
+    """Raise OptionError for NULL, also in an array or a map: it would count as if nothing had been given."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if parameter == procedure.nullable and value is None:
+        return
+    if value is None or any(each is None for each in inner):
+        if parameter == "table":
+            expected = _TABLE_NAME
+        elif parameter in procedure.required:
+            expected = f"a value, which {procedure.method} needs"
+        else:
+            expected = "a value without NULL; to get the default, leave the argument out"
+        raise OptionError(f"{procedure.method}({parameter} => …)", value, expected)
 
 
 def _python(value: Any) -> Any:
@@ -168,9 +202,7 @@ def _python(value: Any) -> Any:
 
 def _table_name(spark: SparkSession, name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise OptionError(
-            f"{name}(table => …)", value, "a table name as text, such as 'catalog.namespace.table'"
-        )
+        raise OptionError(f"{name}(table => …)", value, _TABLE_NAME)
     return value if "/" in value else dotted(table_parts(spark, value))
 
 

@@ -13,6 +13,9 @@ import pytest
 
 import lakekeeper as lk
 from lakekeeper.cli import app
+from lakekeeper.errors import OptionError
+from lakekeeper.spark.where import checked_where
+from lakekeeper.spi import TableName
 
 CARRIES_OUT = {"final", "dry_run", "observer"}
 """Arguments about the execution of a plan, which ``plan`` itself does not take."""
@@ -58,6 +61,43 @@ def test_one_name_for_one_argument() -> None:
                 if default is not inspect.Parameter.empty:
                     seen.setdefault(argument, set()).add((str(default), str(annotation)))
     assert {argument: kinds for argument, kinds in seen.items() if len(kinds) > 1} == {}
+
+
+def flags() -> list[tuple[Callable[..., Any], str]]:
+    """Each function and method of the public API, with each argument whose default is True or False."""
+    public = [getattr(lk, name) for name in lk.__all__]
+    calls = [each for each in public if inspect.isfunction(each)]
+    for kind in filter(inspect.isclass, public):
+        calls += [each for name, each in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"]
+    return [
+        (call, name)
+        for call in calls
+        for name, (_, default, _) in parameters(call).items()
+        if isinstance(default, bool)
+    ]
+
+
+@pytest.mark.parametrize("call, flag", flags(), ids=lambda each: getattr(each, "__qualname__", each))
+def test_a_flag_is_a_boolean(call: Callable[..., Any], flag: str) -> None:
+    """Loss L114: any text was true, so that ``empty_trash(all_entries="false")`` deleted the whole trash.
+
+    The flag is checked before any work: the call has no table and no session here.
+    """
+    assert parameters(call)[flag][0] is inspect.Parameter.KEYWORD_ONLY
+    for value in ("false", "", 0, None):
+        with pytest.raises(OptionError, match=rf"^{flag}: got .*, expected a boolean: True or False"):
+            call(**{flag: value})
+
+
+def test_the_public_api_has_flags() -> None:
+    assert len(flags()) > 15
+
+
+@pytest.mark.parametrize("where", [False, 0, ["k = 1"], b"k = 1"])
+def test_a_predicate_is_text_or_a_column(where: Any) -> None:
+    name = TableName("db.t", "delta", "db.t")
+    with pytest.raises(OptionError, match=r"where: got .*, expected Spark SQL or a Column"):
+        checked_where(None, name, where)
 
 
 def test_what_a_call_returns_has_a_public_name() -> None:

@@ -75,5 +75,14 @@ WRONG = [
     ("CALL lakekeeper.system.compact('{t}', options => map('min-input-fils', '2'))", "min-input-files"),
     ("CALL lakekeeper.system.delete('{t}', 'id IN (SELECT 1)')", "subquer"),
     ("SELECT * FROM lakekeeper_blocks('{t}', 3)", "at most 1 argument"),
+    ("CALL lakekeeper.system.empty_trash('{t}', all_entries => 'false')", "all_entries: got 'false'"),
+    ("CALL lakekeeper.system.compact('{t}', dry_run => NULL)", "leave the argument out"),
+    (
+        "CALL lakekeeper.system.vacuum('{t}', older_than => try_cast('soon' AS TIMESTAMP))",
+        "leave the argument out",
+    ),
+    ("CALL lakekeeper.system.compact('{t}', options => map('budget-bytes', NULL))", "without NULL"),
+    ("CALL lakekeeper.system.compact('{t}', where => 7)", "Spark SQL or a Column"),
+    ("CALL lakekeeper.system.delete('{t}', where => NULL)", "a value, which delete needs"),
 ]
 """Statements that are refused however they are issued, and a part of the message."""

@@ -65,6 +65,10 @@ class Options:
     origins: Mapping[str, str]
     ignored: Mapping[str, str] = field(default_factory=dict)
 
+    def ignored_property(self, name: str) -> str | None:
+        """The ignored table property that names this option, in either spelling; None if there is none."""
+        return next((key for key in spellings(name, PROPERTY_PREFIX) if key in self.ignored), None)
+
 
 _CLASSES: Mapping[str, Any] = {
     name: part for name, part in get_type_hints(Options).items() if name not in ("origins", "ignored")
@@ -101,6 +105,17 @@ def lookup(name: str, prefix: str = "") -> Option:
     raise OptionError.unknown(prefix + name, nearest(name, _BY_NAME))
 
 
+def spellings(name: str, prefix: str) -> tuple[str, str]:
+    """The keys that name an option after a ``prefix``: kebab-case and Python spelling."""
+    return prefix + name, prefix + keyword(name)
+
+
+def overridden(options: Mapping[str, Any] | None, by: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a call, with others in the place of those that they name, in whatever spelling."""
+    replaced = {keyword(name) for name in by}
+    return {**{key: value for key, value in (options or {}).items() if keyword(key) not in replaced}, **by}
+
+
 def resolve(
     call: Mapping[str, Any] | None = None,
     conf: Mapping[str, str] | None = None,
@@ -111,9 +126,10 @@ def resolve(
     """Options resolved from the call, the Spark conf and the table properties, by precedence.
 
     ``conf`` and ``properties`` may hold anything; only keys with our prefixes are read. Raises OptionError for an
-    invalid value, and for an unknown name, naming the nearest known one. With ``lenient``, a table property that is
-    unknown or invalid is listed in ``Options.ignored`` instead; one that was removed always is. No
-    value ever names a class to load.
+    invalid value, for an option that one source names in both spellings, and for an unknown name, naming the nearest
+    known one. With ``lenient``, a table property that is unknown or invalid is listed in ``Options.ignored`` instead,
+    and so is the looser of two that name one option; one that was removed always is. No value ever names a class to
+    load.
     """
     values: dict[str, Any] = {o.name: o.default for o in OPTIONS}
     origins = dict.fromkeys(values, "default")
@@ -122,10 +138,9 @@ def resolve(
         if lookup(name).scope == "any":
             values[name], origins[name] = value, "property"
     for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
-        for key, value in (given or {}).items():
-            if key.startswith(prefix) and value is not None and not _is_heavy_conf(origin, key, value):
-                option = _lookup_in(origin, key, value, prefix)
-                values[option.name], origins[option.name] = _parse_from(option, key, value), origin
+        found = _given(origin, prefix, given or {})
+        values |= found
+        origins |= dict.fromkeys(found, origin)
     for name, (key, value) in set_here.items():
         option = lookup(name)
         if option.only_tightens and (origins[name] != "call" or name.startswith("auto.")):
@@ -135,6 +150,24 @@ def resolve(
             if tight != values[name]:
                 values[name], origins[name] = tight, "property"
     return Options(**_parts(values), origins=origins, ignored=ignored)
+
+
+def _given(origin: str, prefix: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Option → value, of the confs or of a call. Raises OptionError, also for an option that is named twice."""
+    values: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    for key, value in given.items():
+        if not key.startswith(prefix) or value is None or _is_heavy_conf(origin, key, value):
+            continue
+        option = _lookup_in(origin, key, value, prefix)
+        if keys.setdefault(option.name, key) != key:
+            raise _twice(key, value, keys[option.name])
+        values[option.name] = _parse_from(option, key, value)
+    return values
+
+
+def _twice(key: str, value: Any, before: str) -> OptionError:
+    return OptionError(key, value, f"each option once; {before} sets it too")
 
 
 def _is_heavy_conf(origin: str, key: str, value: Any) -> bool:
@@ -170,29 +203,59 @@ def _properties(
     for key, value in properties.items():
         if not key.startswith(PROPERTY_PREFIX) or value is None:
             continue
-        removed = _REMOVED.get(key[len(PROPERTY_PREFIX) :])
-        if removed:  # an upgrade must not stop the maintenance of tables that still set it
-            ignored[key] = removed
-            continue
-        if f"spark.{key}".startswith(HEAVY_CONF):
-            ignored[key] = f"only the operator can set it, as spark.{key}"
+        why = _of_no_option(key)
+        if why is not None:
+            ignored[key] = why
             continue
         try:
             option = lookup(key[len(PROPERTY_PREFIX) :], PROPERTY_PREFIX)
             parsed = _parse_from(option, key, value)
+            if option.name in set_here and not lenient:
+                raise _twice(key, value, set_here[option.name][0])
         except OptionError as error:
             if not lenient:
                 raise
             ignored[key] = f"got {value!r}, expected {error.expected}"
             continue
-        if option.scope in ("session", "conf"):
-            ignored[key] = f"only the operator can set it, as {CONF_PREFIX}{option.name}"
-        elif option.not_by_property and set(parsed) & set(option.not_by_property):
-            listed = ", ".join(option.not_by_property)
-            ignored[key] = f"a table property cannot ask for {listed}; name it in the call"
+        why = _not_by_property(option, parsed)
+        if why is not None:
+            ignored[key] = why
+        elif option.name in set_here:
+            set_here[option.name], other, why = _one_of_two(option, set_here[option.name], (key, parsed))
+            ignored[other] = why
         else:
             set_here[option.name] = key, parsed
     return set_here, ignored
+
+
+def _of_no_option(key: str) -> str | None:
+    """Why a property that names no option of a table stops no call; None for every other one."""
+    if f"spark.{key}".startswith(HEAVY_CONF):
+        return f"only the operator can set it, as spark.{key}"
+    # An upgrade must not stop the maintenance of tables that still set a removed option.
+    return _REMOVED.get(key[len(PROPERTY_PREFIX) :])
+
+
+def _not_by_property(option: Option, parsed: Any) -> str | None:
+    """Why a table property cannot set an option to this value; None if it can."""
+    if option.scope in ("session", "conf"):
+        return f"only the operator can set it, as {CONF_PREFIX}{option.name}"
+    if option.not_by_property and set(parsed) & set(option.not_by_property):
+        listed = ", ".join(option.not_by_property)
+        return f"a table property cannot ask for {listed}; name it in the call"
+    return None
+
+
+def _one_of_two(
+    option: Option, first: tuple[str, Any], second: tuple[str, Any]
+) -> tuple[tuple[str, Any], str, str]:
+    """What applies of two properties (key, value) that set one option; the key of the other, and why it is ignored."""
+    if option.only_tightens:
+        value = option.tightened(first[1], second[1])
+        kept, other = (first, second) if value == first[1] else (second, first)
+        return (kept[0], value), other[0], f"{kept[0]} sets the same option, and the tighter value applies"
+    kept, other = (first, second) if first[0] == PROPERTY_PREFIX + option.name else (second, first)
+    return kept, other[0], f"{kept[0]} sets the same option"
 
 
 def _too_loose(option: Option, value: Any, holds: Any) -> str:

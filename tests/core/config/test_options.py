@@ -219,6 +219,59 @@ def test_both_spellings_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
+    "names", [("retention-hours", "retention_hours"), ("retention_hours", "retention-hours")]
+)
+def test_two_spellings_of_one_option_are_refused(names: tuple[str, str]) -> None:
+    """The later one applied, without a word."""
+    first, second = names
+    places: list[dict[str, Any]] = [
+        {"call": {first: 720, second: 24}},
+        {"conf": {f"spark.lakekeeper.{first}": "720", f"spark.lakekeeper.{second}": "24"}},
+        {"properties": {f"lakekeeper.{first}": "720", f"lakekeeper.{second}": "24"}},
+    ]
+    for place in places:
+        one, two = next(iter(place.values()))
+        with pytest.raises(OptionError, match=f"each option once; {re.escape(one)} sets it too") as raised:
+            resolve(**place)
+        assert raised.value.key == two
+    assert resolve({first: None, second: 24}).vacuum.retention_ms == 24 * HOUR_MS
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    "name, tight, loose",
+    [
+        ("retention-hours", "720", "24"),
+        ("vacuum.max-share", "0.1", "0.4"),
+        ("budget-bytes", "1GB", "none"),
+        ("auto.enabled", "false", "true"),
+    ],
+)
+def test_of_two_properties_for_one_option_the_tighter_applies(
+    name: str, tight: str, loose: str, swapped: bool
+) -> None:
+    canonical, other = f"lakekeeper.{name}", f"lakekeeper.{keyword(name)}"
+    keys = (other, canonical) if swapped else (canonical, other)
+    for order in (1, -1):
+        properties = dict([*zip(keys, (tight, loose), strict=True)][::order])
+        resolved = resolve(properties=properties, lenient=True)
+        assert lookup(name).of(resolved) == lookup(name).of(resolve(properties={canonical: tight}))
+        assert resolved.origins[name] == "property"
+        assert resolved.ignored == {keys[1]: f"{keys[0]} sets the same option, and the tighter value applies"}
+
+
+def test_of_two_properties_for_another_option_the_documented_spelling_applies() -> None:
+    for given in (
+        ["lakekeeper.max-level", "lakekeeper.max_level"],
+        ["lakekeeper.max_level", "lakekeeper.max-level"],
+    ):
+        properties = {key: "3" if "-" in key else "5" for key in given}
+        resolved = resolve(properties=properties, lenient=True)
+        assert resolved.planning.max_level == 3
+        assert resolved.ignored == {"lakekeeper.max_level": "lakekeeper.max-level sets the same option"}
+
+
+@pytest.mark.parametrize(
     "place",
     [
         lambda name, value: {"call": {name: value}},
