@@ -2,6 +2,7 @@
 
     jdbc:postgresql://db/meta?user=a&password=pw     jdbc:postgresql://db/meta?user=a&password=***
     https://user:pw@catalog/v1                       https://***@catalog/v1
+    abfss://container@account/t                      the same: a container of Azure is no user
     Authorization: Bearer eyJhbGciOi…                Authorization: Bearer ***
     'password' = 'pw', {"token": "pw"}               'password' = '***', {"token": "***"}
 
@@ -50,6 +51,7 @@ _ENDS = ",;.)]}\\"  # after a secret, more likely the punctuation of the text ar
 
 _PLACE = re.compile(r"[^\s\"']+")
 _PORT = re.compile(r"\d{1,5}/")
+_OF_CONTAINERS = re.compile(r"(?:^|[^a-z])(?:abfs|wasb)s?$", re.IGNORECASE)
 _ORACLE = re.compile(r"jdbc:oracle:\w+:", re.IGNORECASE)
 _RULES = (
     (re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL), rf"\1{HIDDEN}\2"),
@@ -64,7 +66,7 @@ _RULES = (
 def redacted(text: str) -> str:
     """The text with possible secrets replaced."""
     if "@" in text:
-        text = _PLACE.sub(lambda place: _without_user(place[0]), text)
+        text = _PLACE.sub(lambda place: without_user(place[0]), text)
     text = _without_values(text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
@@ -76,8 +78,11 @@ def names_a_secret(key: str) -> bool:
     return _WORD.search(key) is not None
 
 
-def _without_user(place: str) -> str:
-    """``scheme://user:password@host`` without the user; a password may contain ``@`` and ``/``."""
+def without_user(place: str) -> str:
+    """``scheme://user:password@host`` without the user; a password may contain ``@`` and ``/``.
+
+    This is also how a table with such a path is called where it is stored, and how it is looked up there.
+    """
     last = place.rfind("@")
     if last < 0:
         return place
@@ -93,11 +98,18 @@ def _without_user(place: str) -> str:
         colon = place.find(":", start, stop)
         with_password = colon >= 0 and not _PORT.match(place, colon + 1)
         at = last if with_password else place.rfind("@", start, stop)
-        if at >= 0:
+        if at >= 0 and not _has_container(place, start, stop):
             parts += (place[done:start], HIDDEN)
             done = start = at
         start = place.find("://", start)
     return "".join((*parts, place[done:]))
+
+
+def _has_container(place: str, start: int, stop: int) -> bool:
+    """Whether what begins at ``start`` is ``container@account``, after a scheme of Azure."""
+    scheme = place[max(start - 9, 0) : start - 3]  # one character more than the longest
+    at, colon = place.find("@", start, stop), place.find(":", start, stop)
+    return at >= 0 and not 0 <= colon < at and _OF_CONTAINERS.search(scheme) is not None
 
 
 def _without_values(text: str) -> str:

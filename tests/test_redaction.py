@@ -24,6 +24,9 @@ VALUE = "hunter2-Zq9/x"
         (f"jdbc:sqlserver://db;databaseName=m;password={VALUE};x=1", "jdbc:sqlserver://db;databaseName=m;password=***;x=1"),
         ("jdbc:oracle:thin:scott/tiger@db:1521", "jdbc:oracle:thin:***@db:1521"),
         (f"https://user:{VALUE.replace('/', '')}@catalog/v1/config", "https://***@catalog/v1/config"),
+        (f"abfss://user:{VALUE}@a.dfs.core.windows.net/t", "abfss://***@a.dfs.core.windows.net/t"),
+        (f"abfss://c@a.net/t,https://u:{VALUE}@h/x", "abfss://c@a.net/t,https://***@h/x"),
+        ("s3a://key@bucket/t", "s3a://***@bucket/t"),
         (
             f"https://a.blob.core.windows.net/c/f?sv=2022&sig={VALUE}&se=1",
             "https://a.blob.core.windows.net/c/f?sv=2022&sig=***&se=1",
@@ -68,6 +71,9 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
         "the cluster key: got 'x', expected a column",
         "http://nessie:19120/iceberg/main@abc was not found",
         "s3a://bucket/t/mail=a@b/part-0.parquet",
+        "abfss://sales@acct.dfs.core.windows.net/db/t/mail=a@b: no such path",
+        "delta.`ABFS://sales@acct.dfs.core.windows.net:443/db/t`",
+        "wasbs://$root@acct.blob.core.windows.net: 404, wasb://c@acct/t",
         "Basic checks failed; the bearer of the name is unknown; a Bearer token was refused",
     ],
 )

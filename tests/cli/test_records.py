@@ -206,6 +206,11 @@ PARKED = {
     "{}/wh/t": ("{}/wh/t", "wh/t", "file:{}/wh/t", "./wh/../wh/t/", "delta.`{}/wh/t`"),
     "file:{}/wh/u": ("{}/wh/u", "file://{}/wh/u"),
     "delta.`{}/wh/v`": ("delta.`{}/wh/v`", "wh/v"),
+    "abfss://sales@acct.dfs.core.windows.net/db/t": (
+        "abfss://sales@acct.dfs.core.windows.net/db/t",
+        "abfss://sales@acct*/db/*",
+    ),
+    "s3a://***@bucket/t": ("s3a://key:se/cret@bucket/t", "s3a://***@bucket/t", "delta.`s3a://key@bucket/t`"),
     "{}/wh/t[1]": ("{}/wh/t[1]", "wh/t[1]", "file:{}/wh/t[1]"),
 }
 """Name in automatic runs → names and patterns of the same table; ``{}`` is the working directory."""
