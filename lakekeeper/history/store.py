@@ -31,6 +31,10 @@ from lakekeeper.history.table_id import TableId
 from lakekeeper.redaction import without_user
 
 _TASKS_KEPT_MS = 30 * DAY_MS
+_LATEST_UNTIL = (
+    "SELECT max(at) FROM (SELECT max(end_time) AS at FROM operations WHERE end_time <= :until"
+    " UNION ALL SELECT max(updated) FROM tasks WHERE updated <= :until)"
+)
 _TASKS = "SELECT table_name, verb, task FROM tasks ORDER BY table_name, verb"
 _ENDED_IN = "end_time > ? AND end_time <= ?"
 _NEWEST_UNTIL = "SELECT max(end_time) FROM operations WHERE end_time <= ?"
@@ -194,14 +198,20 @@ class HistoryStore:
         return tuple(dict.fromkeys(task.table for _, task in held))
 
     def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
-        """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted."""
+        """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted.
+
+        More exactly, for 30 days before the newest operation or pass that is at least a day old, as in :meth:`add`.
+        """
         with transaction(self.path, write=True) as db:
+            [confirmed] = db.execute(_LATEST_UNTIL, {"until": _time(now_ms - DAY_MS)}).fetchone()
+            if confirmed is not None:
+                oldest = _time(epoch_ms(confirmed) - _TASKS_KEPT_MS)
+                db.execute("DELETE FROM tasks WHERE updated < ?", (oldest,))
             for task in tasks:
                 # Earlier versions kept the credentials of a path in the name of the row.
                 db.execute("DELETE FROM tasks WHERE table_name = ? AND verb = ?", (task.table, task.verb))
                 values = (*task.key, self._task_json(task), utc(now_ms))
                 db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values)
-            db.execute("DELETE FROM tasks WHERE updated < ?", (utc(now_ms - _TASKS_KEPT_MS),))
 
     def _drop_idle(self, db: sqlite3.Connection, operation: Operation) -> None:
         """Delete the newest operation of this verb and table if it is idle too."""

@@ -365,8 +365,34 @@ def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store:
     store.keep_tasks([old, Task("gc", "a", "vacuum")], 0)
     store.keep_tasks([new], DAY_MS)
     assert store.tasks() == (new, Task("gc", "a", "vacuum"))
-    store.keep_tasks([], 31 * DAY_MS)
+    store.keep_tasks([new], 31 * DAY_MS)
+    store.keep_tasks([], 32 * DAY_MS)
     assert store.tasks() == (new,)
+
+
+def test_tasks_are_forgotten_by_the_times_of_operations_too(store: HistoryStore) -> None:
+    """The rows of a service that makes a pass every minute are never a day old."""
+    store.keep_tasks([Task("gc", "a", "vacuum")], 0)
+    for end_ms, left in ((30 * DAY_MS, 1), (30 * DAY_MS + 1, 0)):
+        added(store, operation(end_ms=end_ms))
+        store.keep_tasks([], end_ms + DAY_MS - 1)
+        assert len(store.tasks()) == 1
+        store.keep_tasks([], end_ms + DAY_MS)
+        assert len(store.tasks()) == left
+
+
+def test_a_pass_of_a_clock_that_is_ahead_forgets_no_task(store: HistoryStore) -> None:
+    """Each of them once deleted the tasks of all other tables, and which of them were parked."""
+    now = 400 * DAY_MS
+    parked = [replace(TASK, table=name) for name in ("a", "b")]
+    store.keep_tasks(parked, now)
+    added(store, operation(end_ms=now))
+    for passed in range(3):
+        ahead = now + 31 * DAY_MS + passed * DAY_MS // 4
+        added(store, operation("ahead", end_ms=ahead))
+        store.keep_tasks([replace(TASK, table="ahead")], ahead)
+    store.keep_tasks([replace(TASK, table="right again")], now + 1)
+    assert [task.table for task in store.tasks()] == ["a", "ahead", "b", "right again"]
 
 
 def test_rewritten_bytes_are_summed_by_origin_and_time(store: HistoryStore) -> None:
