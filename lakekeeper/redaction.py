@@ -2,6 +2,7 @@
 
     jdbc:postgresql://db/meta?user=a&password=pw     jdbc:postgresql://db/meta?user=a&password=***
     https://user:pw@catalog/v1                       https://***@catalog/v1
+    abfss://container@account/t                      the same: a container of Azure is no user
     Authorization: Bearer eyJhbGciOi…                Authorization: Bearer ***
     'password' = 'pw', {"token": "pw"}               'password' = '***', {"token": "***"}
 
@@ -50,12 +51,15 @@ _ENDS = ",;.)]}\\"  # after a secret, more likely the punctuation of the text ar
 
 _PLACE = re.compile(r"[^\s\"']+")
 _PORT = re.compile(r"\d{1,5}/")
+_OF_CONTAINERS = re.compile(r"(?<![a-z])(?:abfs|wasb)s?://$")
 _ORACLE = re.compile(r"jdbc:oracle:\w+:", re.IGNORECASE)
 _RULES = (
     (re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL), rf"\1{HIDDEN}\2"),
     (re.compile(r"\b(Bearer\s+)(?!(?:access|auth\w*|credentials?|is|of|or|realm|scheme|tokens?|was)\b)[\w+/=.~\-]+",
                 re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\b(Basic\s+)(?![A-Za-z][a-z]*(?![\w+/=]))[\w+/=.~\-]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(SharedKey(?:Lite)?\s+[^\s:]+:)[\w+/=]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"(?<![\w\-])eyJ[\w\-]{8,}(?:\.[\w\-]*){1,3}\.[\w\-]+"), HIDDEN),  # a JSON web token
     # The id of an AWS key: not a secret by itself, but part of a credential.
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
 )  # fmt: skip
@@ -64,7 +68,7 @@ _RULES = (
 def redacted(text: str) -> str:
     """The text with possible secrets replaced."""
     if "@" in text:
-        text = _PLACE.sub(lambda place: _without_user(place[0]), text)
+        text = _PLACE.sub(lambda place: without_user(place[0]), text)
     text = _without_values(text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
@@ -76,8 +80,11 @@ def names_a_secret(key: str) -> bool:
     return _WORD.search(key) is not None
 
 
-def _without_user(place: str) -> str:
-    """``scheme://user:password@host`` without the user; a password may contain ``@`` and ``/``."""
+def without_user(place: str) -> str:
+    """``scheme://user:password@host`` without the user; a password may contain ``@`` and ``/``.
+
+    This is also how a table with such a path is called where it is stored, and how it is looked up there.
+    """
     last = place.rfind("@")
     if last < 0:
         return place
@@ -93,11 +100,21 @@ def _without_user(place: str) -> str:
         colon = place.find(":", start, stop)
         with_password = colon >= 0 and not _PORT.match(place, colon + 1)
         at = last if with_password else place.rfind("@", start, stop)
-        if at >= 0:
+        if at >= 0 and not _has_no_user(place, start, stop):
             parts += (place[done:start], HIDDEN)
             done = start = at
         start = place.find("://", start)
     return "".join((*parts, place[done:]))
+
+
+def _has_no_user(place: str, start: int, stop: int) -> bool:
+    """Whether ``container@account`` of Azure, or ``host;password={…}`` of SQL Server, begins at ``start``."""
+    scheme = place[max(start - len("sqlserver://"), 0) : start].lower()
+    at = place.find("@", start, stop)
+    before = place[start : stop if at < 0 else at]
+    if scheme == "sqlserver://":
+        return ";" in before
+    return at >= 0 and ":" not in before and _OF_CONTAINERS.search(scheme) is not None
 
 
 def _without_values(text: str) -> str:

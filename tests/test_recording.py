@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.recording import FleetMemory, table_id
+from lakekeeper.redaction import redacted
 from lakekeeper.spi import TableName
 
 TASK = failed(Task("merge", "a", "compact"), "boom", 0, 1_000)
@@ -58,6 +60,33 @@ def test_passes_of_different_processes_share_their_memory_through_the_history(tm
     assert FleetMemory(HistoryStore(tmp_path / "history.db")).tasks() == {("a", "compact"): TASK}
 
 
+CREDENTIALS = "s3a://AKIA123:very/secret@bucket/t"
+"""Where a table is, with the user and the password of a URL."""
+HIDDEN = "s3a://***@bucket/t"
+
+
+@pytest.mark.parametrize(
+    "name, known",
+    [
+        ("abfss://sales@acct.dfs.core.windows.net/db/t",) * 2,
+        (CREDENTIALS, HIDDEN),
+        (f"delta.`{CREDENTIALS}`", f"delta.`{HIDDEN}`"),
+    ],
+)
+def test_a_new_process_finds_its_parked_tasks_whatever_the_table_is_called(
+    tmp_path: Path, name: str, known: str
+) -> None:
+    path = tmp_path / "history.db"
+    parked = replace(TASK, table=name)
+    first = FleetMemory(HistoryStore(path, redacted))
+    first.keep(report(100, parked), 0)
+    assert b"secret" not in path.read_bytes()
+    assert FleetMemory(HistoryStore(path)).tasks()[parked.key] == replace(parked, table=known)
+    assert HistoryStore(path).release({name}) == (known,)
+    assert first.tasks()[parked.key].failures == 0, "the service itself sees the release too"
+    assert len(first.tasks()) == 1
+
+
 def test_an_unavailable_history_only_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,6 +108,7 @@ def test_services_have_different_names() -> None:
         (TableName("t", "iceberg", "t", "ice", ("a", "b"), "t"), "ice.a.b.t"),
         (TableName("/x/t/", "delta", "", path="file:/x/t/"), "/x/t"),
         (TableName("s3a://b/t", "delta", "", path="s3a://b/t"), "s3a://b/t"),
+        (TableName(CREDENTIALS, "delta", "", path=CREDENTIALS), HIDDEN),
     ],
 )
 def test_the_name_of_a_table_in_the_history(name: TableName, expected: str) -> None:

@@ -15,6 +15,7 @@ from lakekeeper.redaction import names_a_secret, redacted
 from tests.linear import assert_linear
 
 VALUE = "hunter2-Zq9/x"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n-I9P"
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,9 @@ VALUE = "hunter2-Zq9/x"
         (f"jdbc:sqlserver://db;databaseName=m;password={VALUE};x=1", "jdbc:sqlserver://db;databaseName=m;password=***;x=1"),
         ("jdbc:oracle:thin:scott/tiger@db:1521", "jdbc:oracle:thin:***@db:1521"),
         (f"https://user:{VALUE.replace('/', '')}@catalog/v1/config", "https://***@catalog/v1/config"),
+        (f"abfss://user:{VALUE}@a.dfs.core.windows.net/t", "abfss://***@a.dfs.core.windows.net/t"),
+        (f"abfss://c@a.net/t,https://u:{VALUE}@h/x", "abfss://c@a.net/t,https://***@h/x"),
+        ("s3a://key@bucket/t", "s3a://***@bucket/t"),
         (
             f"https://a.blob.core.windows.net/c/f?sv=2022&sig={VALUE}&se=1",
             "https://a.blob.core.windows.net/c/f?sv=2022&sig=***&se=1",
@@ -37,6 +41,13 @@ VALUE = "hunter2-Zq9/x"
         (f"fs.azure.account.key.a.dfs.core.net = {VALUE}", "fs.azure.account.key.a.dfs.core.net = ***"),
         (f"spark.hadoop.fs.s3a.secret.key={VALUE}, region=eu", "spark.hadoop.fs.s3a.secret.key=***, region=eu"),
         ("the key AKIAIOSFODNN7EXAMPLE was refused", "the key *** was refused"),
+        (f"401 for {JWT}: expired", "401 for ***: expired"),
+        (f"[{JWT}], /x/{JWT}.", "[***], /x/***."),
+        ("got SharedKey acct:Zq9/x+w== for GET", "got SharedKey acct:*** for GET"),
+        ("got sharedkeylite acct:Zq9/x+w==, expected none", "got sharedkeylite acct:***, expected none"),
+        ("jdbc:sqlserver://h;user=a;password={Q7@0}}7Q};x=1", "jdbc:sqlserver://h;user=a;password={***};x=1"),
+        ("jdbc:sqlserver://h:1433;password={Q7@0/7Q}", "jdbc:sqlserver://h:1433;password={***}"),
+        ("jdbc:sqlserver://a:Q7@h;x=1", "jdbc:sqlserver://***@h;x=1"),
     ],
 )  # fmt: skip
 def test_secrets_are_hidden(text: str, expected: str) -> None:
@@ -68,6 +79,11 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
         "the cluster key: got 'x', expected a column",
         "http://nessie:19120/iceberg/main@abc was not found",
         "s3a://bucket/t/mail=a@b/part-0.parquet",
+        "abfss://sales@acct.dfs.core.windows.net/db/t/mail=a@b: no such path",
+        "delta.`ABFS://sales@acct.dfs.core.windows.net:443/db/t`",
+        "wasbs://$root@acct.blob.core.windows.net: 404, wasb://c@acct/t",
+        "eyJ.parquet, eyJhbGciOiJIUzI1NiJ9 and a.eyJhbGci.b",
+        "SharedKey authorization is not permitted: use another",
         "Basic checks failed; the bearer of the name is unknown; a Bearer token was refused",
     ],
 )
@@ -244,6 +260,16 @@ _PIECES = (
         "password={",
     ),
     *("token='\\", "://", "://a@", "://a:", "@", "jdbc:oracle:a:", "Bearer ", "-----BEGIN PRIVATE KEY"),
+    *(
+        "eyJ",
+        "eyJhbGciOiJ9",
+        "eyJhbGciOiJ9.",
+        "eyJ-",
+        "SharedKey ",
+        "SharedKey a:",
+        "sqlserver://",
+        "sqlserver://;@",
+    ),
     *("\\", "'", ";a", ",a", ", ", " ", "-", "access.", "%3D", "="),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -86,7 +86,7 @@ def status(setup: Setup, tables: _Tables = None) -> int:
     found = status_of(
         (task for task in tasks if task.table in chosen),
         Clock().now_ms(),
-        tuple(pattern for pattern in tables or () if not _chosen(names, [pattern])),
+        _unmatched(names, tables or ()),
     )
     setup.show(found)
     return found.exit_code
@@ -96,17 +96,26 @@ def status(setup: Setup, tables: _Tables = None) -> int:
 def release(
     setup: Setup, tables: Annotated[list[str], typer.Argument(metavar="TABLES", help=f"{_NAMES}.")]
 ) -> int:
-    """Let parked tables run again in the next pass of automatic runs."""
+    """Let parked tables run again in the next pass of automatic runs.
+
+    The exit code is 1 if no table matches one of TABLES.
+    """
     store = configured_store(setup.check({}).history)
-    released = store.release(_chosen({task.table for task in store.tasks()}, tables))
-    unmatched = tuple(pattern for pattern in tables if not _chosen(released, [pattern]))
-    setup.show(Released(released, unmatched))
-    return 0
+    names = {task.table for task in store.tasks()}
+    released = store.release(_chosen(names, tables))
+    found = Released(released, _unmatched(released, tables), _unmatched(names, tables))
+    setup.show(found)
+    return found.exit_code
 
 
 def _chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
     """The tables that match one of the patterns, by the names that automatic runs give them."""
     return {name for name in names if any(map(TableId.named(name).matches, patterns))}
+
+
+def _unmatched(names: Collection[str], patterns: Sequence[str]) -> tuple[str, ...]:
+    """The patterns that match none of the tables."""
+    return tuple(pattern for pattern in patterns if not _chosen(names, [pattern]))
 
 
 def _recorded_tables(store: HistoryStore, patterns: Sequence[str] | None) -> list[TableId]:

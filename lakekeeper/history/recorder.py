@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from lakekeeper.core.model.reason import Reason
@@ -17,12 +17,14 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.errors import reason
-from lakekeeper.history.operation import Ended, Operation, Report, ended
+from lakekeeper.history.operation import Ended, Metrics, Operation, Report, ended
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
 from lakekeeper.spi import Observer
 
 _LOG = logging.getLogger("lakekeeper")
+
+_ATTEMPTED = "attempted_bytes_count"
 
 R = TypeVar("R", bound=Report)
 
@@ -77,10 +79,10 @@ class Recorder:
             report = act(seen)
         except BaseException as error:
             status = "failed" if isinstance(error, Exception) else "interrupted"
-            failed = Ended(status, Reason.of(Code.FAILED, error=reason(error)), seen.metrics())
+            failed = Ended(status, Reason.of(Code.FAILED, error=reason(error)), seen.metrics({}))
             self._add(to, verb, seen, started, lambda: failed)
             raise
-        self._add(to, verb, seen, started, lambda: ended(report))
+        self._add(to, verb, seen, started, lambda: seen.added_to(ended(report)))
         return report
 
     def rewritten_bytes(self, day: LastDay) -> int:
@@ -141,10 +143,14 @@ class _Seen:
         self._spending = Spending()
         self.runs: list[str] = []
 
-    def metrics(self) -> dict[str, int]:
-        """What is known of an operation without a report."""
+    def added_to(self, result: Ended) -> Ended:
+        """What a report says, with what it does not count: groups that were read and discarded after an error."""
+        return replace(result, metrics=self.metrics(result.metrics))
+
+    def metrics(self, reported: Metrics) -> Metrics:
+        """The numbers of a report, or none, with the bytes that were read if they are more than it says."""
         spent = self._spending.bytes
-        return {"attempted_bytes_count": spent} if spent else {}
+        return {**reported, _ATTEMPTED: spent} if spent > reported.get(_ATTEMPTED, 0) else reported
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
         self._spending(phase, info)

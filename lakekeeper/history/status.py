@@ -93,18 +93,30 @@ class Released(Result):
     """Tables that were parked or had failed, and run again in the next pass.
 
     unmatched  names and patterns that mean none of them
+    unknown    those of them that mean no table of automatic runs at all
     """
 
     tables: tuple[str, ...]
     unmatched: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a name or pattern means no table; a table that was not parked runs in the next pass anyway."""
+        return 1 if self.unknown else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"released": list(self.tables), "unmatched": list(self.unmatched)}
+        return {
+            "released": list(self.tables),
+            "unmatched": list(self.unmatched),
+            "unknown": list(self.unknown),
+        }
 
     def __str__(self) -> str:
         released = [f"released: {visible(name)}" for name in self.tables]
-        return "\n".join([*released, *(f"no parked table matches {each}" for each in self.unmatched)])
+        parked = [f"no parked table matches {each}" for each in self.unmatched if each not in self.unknown]
+        return "\n".join([*released, *parked, *(f"no table matches {each}" for each in self.unknown)])
 
 
 def status_of(tasks: Iterable[Task], now_ms: int, unmatched: tuple[str, ...] = ()) -> Status:

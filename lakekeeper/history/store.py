@@ -28,17 +28,46 @@ from lakekeeper.errors import MALFORMED
 from lakekeeper.history.database import transaction
 from lakekeeper.history.operation import CORE_SECONDS, Decision, Operation, epoch_ms, utc
 from lakekeeper.history.table_id import TableId
+from lakekeeper.redaction import without_user
 
 _TASKS_KEPT_MS = 30 * DAY_MS
+_LATEST_UNTIL = (
+    "SELECT max(at) FROM (SELECT max(end_time) AS at FROM operations WHERE end_time <= :until"
+    " UNION ALL SELECT max(updated) FROM tasks WHERE updated <= :until)"
+)
+_TASKS = "SELECT table_name, verb, task FROM tasks ORDER BY table_name, verb"
 _ENDED_IN = "end_time > ? AND end_time <= ?"
 _NEWEST_UNTIL = "SELECT max(end_time) FROM operations WHERE end_time <= ?"
+_IDENTITIES = frozenset(
+    {
+        "operation_id",
+        "operation_type",
+        "operation_status",
+        "start_time",
+        "end_time",
+        "usage_unit",
+        "origin",
+        "run_ids",
+    }
+    | {
+        "catalog_name",
+        "schema_name",
+        "table_name",
+        "table_format",
+        "application_id",
+        "group_id",
+        "group_status",
+    }
+)
+"""Columns that are looked up by their value. A secret conf may be equal to one: it must not hide whose row it is."""
 _SAME = "catalog_name = ? AND schema_name = ? AND table_name = ?"
 
 
 class HistoryStore:
     """The operations in a file. Each call opens the file and closes it: nothing is shared between threads.
 
-    ``clean`` is applied to every text before it is written. Each call raises HistoryError.
+    ``clean`` is applied to every text before it is written, but not to names, ids, verbs and states; of a table's name,
+    only the credentials in a path are left out. Each call raises HistoryError.
     """
 
     def __init__(self, path: str | Path, clean: Callable[[str], str] = str) -> None:
@@ -63,7 +92,7 @@ class HistoryStore:
                 row = {
                     "blocks": left.blocks,
                     "bytes": left.bytes,
-                    "reason": self._json(left.reason.to_dict()),
+                    "reason": left.reason.to_dict(),
                 }
                 self._insert(db, "decisions", {"operation": number, "number": at, **row})
             [confirmed] = db.execute(_NEWEST_UNTIL, (_time(operation.end_ms - DAY_MS),)).fetchone()
@@ -153,27 +182,36 @@ class HistoryStore:
     def tasks(self) -> tuple[Task, ...]:
         """The tasks of automatic runs, by table and verb; a task that cannot be read is left out."""
         with transaction(self.path, write=False) as db:
-            rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
-        return tuple(task for row in rows if (task := _task(row["task"])) is not None)
+            rows = db.execute(_TASKS).fetchall()
+        return tuple(task for row in rows if (task := _task(row)) is not None)
 
     def release(self, tables: Collection[str]) -> tuple[str, ...]:
         """Reset the failures of these tables' tasks, so that the next pass runs them; returns the tables released."""
         with transaction(self.path, write=True) as db:
-            rows = db.execute("SELECT task FROM tasks ORDER BY table_name, verb").fetchall()
-            found = [task for row in rows if (task := _task(row["task"])) is not None]
-            held = [task for task in found if task.failures and task.table in tables]
-            for task in held:
-                free = self._json(replace(task, failures=0, parked_until_ms=0).to_dict())
-                db.execute("UPDATE tasks SET task = ? WHERE table_name = ? AND verb = ?", (free, *task.key))
-        return tuple(dict.fromkeys(task.table for task in held))
+            named = set(map(without_user, tables))
+            found = [(row, task) for row in db.execute(_TASKS).fetchall() if (task := _task(row)) is not None]
+            held = [(row, task) for row, task in found if task.failures and task.table in named]
+            for row, task in held:
+                free = self._task_json(replace(task, failures=0, parked_until_ms=0))
+                key = (row["table_name"], row["verb"])
+                db.execute("UPDATE tasks SET task = ? WHERE table_name = ? AND verb = ?", (free, *key))
+        return tuple(dict.fromkeys(task.table for _, task in held))
 
     def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
-        """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted."""
+        """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted.
+
+        More exactly, for 30 days before the newest operation or pass that is at least a day old, as in :meth:`add`.
+        """
         with transaction(self.path, write=True) as db:
+            [confirmed] = db.execute(_LATEST_UNTIL, {"until": _time(now_ms - DAY_MS)}).fetchone()
+            if confirmed is not None:
+                oldest = _time(epoch_ms(confirmed) - _TASKS_KEPT_MS)
+                db.execute("DELETE FROM tasks WHERE updated < ?", (oldest,))
             for task in tasks:
-                values = (task.table, task.verb, self._json(task.to_dict()), utc(now_ms))
+                # Earlier versions kept the credentials of a path in the name of the row.
+                db.execute("DELETE FROM tasks WHERE table_name = ? AND verb = ?", (task.table, task.verb))
+                values = (*task.key, self._task_json(task), utc(now_ms))
                 db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values)
-            db.execute("DELETE FROM tasks WHERE updated < ?", (utc(now_ms - _TASKS_KEPT_MS),))
 
     def _drop_idle(self, db: sqlite3.Connection, operation: Operation) -> None:
         """Delete the newest operation of this verb and table if it is idle too."""
@@ -187,32 +225,36 @@ class HistoryStore:
             db.execute("DELETE FROM operations WHERE number = ?", (newest["number"],))
 
     def _insert(self, db: sqlite3.Connection, into: str, row: Mapping[str, Any]) -> int | None:
-        cleaned = [self._clean(value) if isinstance(value, str) else value for value in row.values()]
+        values = [self._stored(name, value) for name, value in row.items()]
         holes = ", ".join("?" * len(row))
         statement = f"INSERT INTO {into} ({', '.join(row)}) VALUES ({holes})"  # noqa: S608 - names are constants
-        return db.execute(statement, cleaned).lastrowid
+        return db.execute(statement, values).lastrowid
+
+    def _stored(self, column: str, value: Any) -> Any:
+        """A value as the file has it: cleaned, then as JSON, since cleaning the JSON could remove a closing quote."""
+        cleaned = value if column in _IDENTITIES else self._cleaned(value)
+        return json.dumps(cleaned, sort_keys=True) if isinstance(cleaned, Mapping | list) else cleaned
 
     def _operation_row(self, operation: Operation) -> Mapping[str, Any]:
         plain = operation.to_dict()
         del plain["groups"], plain["decisions"]
-        nested = ("operation_metrics", "policies", "run_ids", "reason", "versions")
-        return {**plain, **{name: self._json(plain[name]) for name in nested}}
+        return plain
 
     def _group_row(self, group: GroupResult) -> Mapping[str, Any]:
         plain = group.to_dict()
         named = {"group_id": plain.pop("id"), "group_status": plain.pop("status")}
-        texts = {name: plain[name] and self._json(plain[name]) for name in ("reason", "detail")}
-        return {**named, **plain, **texts}
+        return {**named, **plain}
 
-    def _json(self, value: Any) -> str:
-        """JSON of cleaned texts: cleaning the JSON itself could remove a closing quote."""
-        return json.dumps(self._cleaned(value), sort_keys=True)
+    def _task_json(self, task: Task) -> str:
+        plain = task.to_dict()
+        known = {"table": without_user(task.table), "reason": self._cleaned(plain["reason"])}
+        return json.dumps({**plain, **known}, sort_keys=True)
 
     def _cleaned(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._clean(str(value))
         if isinstance(value, Mapping):
-            return {name: self._cleaned(each) for name, each in value.items()}
+            return {name: each if name == "code" else self._cleaned(each) for name, each in value.items()}
         return [self._cleaned(each) for each in value] if isinstance(value, Sequence) else value
 
 
@@ -250,9 +292,10 @@ def _operation(
     )
 
 
-def _task(text: str) -> Task | None:
+def _task(row: sqlite3.Row) -> Task | None:
+    """A task under the name and verb of its row; None if it cannot be read."""
     try:
-        return Task.from_json(text)
+        return replace(Task.from_json(row["task"]), table=without_user(row["table_name"]), verb=row["verb"])
     except MALFORMED:
         return None
 

@@ -7,17 +7,25 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from lakekeeper.redaction import without_user
+
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """A table's name in its catalog; for a Delta table by path, ``name`` alone, which is the path."""
+    """A table's name in its catalog; for a Delta table by path, ``name`` alone, which is the path.
+
+    Without the credentials in a path: with and without them, it is one table, and none are stored or logged.
+    """
 
     catalog: str
     schema: str
     name: str
     format: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", without_user(self.name))
 
     def __str__(self) -> str:
         return f"{self.catalog}.{self.unqualified}" if self.catalog else self.unqualified

@@ -206,6 +206,11 @@ PARKED = {
     "{}/wh/t": ("{}/wh/t", "wh/t", "file:{}/wh/t", "./wh/../wh/t/", "delta.`{}/wh/t`"),
     "file:{}/wh/u": ("{}/wh/u", "file://{}/wh/u"),
     "delta.`{}/wh/v`": ("delta.`{}/wh/v`", "wh/v"),
+    "abfss://sales@acct.dfs.core.windows.net/db/t": (
+        "abfss://sales@acct.dfs.core.windows.net/db/t",
+        "abfss://sales@acct*/db/*",
+    ),
+    "s3a://***@bucket/t": ("s3a://key:se/cret@bucket/t", "s3a://***@bucket/t", "delta.`s3a://key@bucket/t`"),
     "{}/wh/t[1]": ("{}/wh/t[1]", "wh/t[1]", "file:{}/wh/t[1]"),
 }
 """Name in automatic runs → names and patterns of the same table; ``{}`` is the working directory."""
@@ -238,20 +243,31 @@ def test_status_of_a_table_that_no_automatic_run_knows_fails(run: Run, parked: T
 
 
 def test_release_lets_a_parked_table_run_in_the_next_pass(run: Run, parked: Task, path: Path) -> None:
-    assert run("release", "ice.db.users", "db.gone")[:2] == (
-        0,
-        "no parked table matches ice.db.users\nno parked table matches db.gone\n",
-    )
+    assert run("release", "ice.db.users")[:2] == (0, "no parked table matches ice.db.users\n")
     assert HistoryStore(path).tasks()[0] == parked
     assert run("release", "ice.db.e*", "ice.db.users", "--json")[:2] == (
         0,
-        '{"released": ["ice.db.events"], "unmatched": ["ice.db.users"]}\n',
+        '{"released": ["ice.db.events"], "unmatched": ["ice.db.users"], "unknown": []}\n',
     )
     released = HistoryStore(path).tasks()[0]
     assert (released.failures, released.is_parked(0), released.table) == (0, False, "ice.db.events")
     assert run("status")[0] == 0
     HistoryStore(path).keep_tasks([parked], Clock().now_ms())
     assert run("release", "db.events")[:2] == (0, "released: ice.db.events\n")
+
+
+def test_release_of_a_table_that_no_automatic_run_knows_fails(run: Run, parked: Task, path: Path) -> None:
+    """A misspelled name must not look like a success; the tables of the other names are released."""
+    code, out, _ = run("release", "db.gone", "ice.db.users", "ice.db.events")
+    assert (code, out.splitlines()) == (
+        1,
+        ["released: ice.db.events", "no parked table matches ice.db.users", "no table matches db.gone"],
+    )
+    code, out, _ = run("release", "db.gone", "ice.db.users", "--json")
+    assert (code, json.loads(out)) == (
+        1,
+        {"released": [], "unmatched": ["db.gone", "ice.db.users"], "unknown": ["db.gone"]},
+    )
 
 
 @pytest.mark.parametrize("character", ["\n", "\x0b", "\r", "\x1c", "\x85", "\u2028"])

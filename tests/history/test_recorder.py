@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.report import DeleteReport, MergeReport
+from lakekeeper.core.model.report import DeleteReport, GroupResult, MergeReport
 from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.errors import OptionError, Rejected
 from lakekeeper.history.operation import Operation
@@ -86,6 +88,31 @@ def test_what_a_failed_call_has_read_is_recorded_and_counts(store: HistoryStore)
         recorder(store).run("compact", refused)
     assert only(store).operation_metrics == {"attempted_bytes_count": 42}
     assert recorder(store).rewritten_bytes(LastDay(0)) == 42
+
+
+@pytest.mark.parametrize("size, counted", [(2380, 2380), (0, 936), (900, 936)])
+def test_what_was_read_counts_though_no_group_of_the_report_has_it(
+    store: HistoryStore, size: int, counted: int
+) -> None:
+    """Groups that were read and discarded after an error appear nowhere; a heavy application shows no reads at all."""
+    committed = GroupResult("a", "committed", 3, 936)
+    ended = Reason.of(Code.ENDED_BY_ERROR, error="403 Forbidden")
+
+    def partial(observer: Observer | None) -> MergeReport:
+        assert observer is not None
+        for read in filter(None, (size // 2, size - size // 2)):
+            observer("read", {"run_id": "r1", "task": "g", "bytes": read})
+        return replace(MERGED, rewritten_bytes_count=936, groups=(committed,), ended=ended)
+
+    recorder(store).run("compact", partial)
+    assert only(store).operation_status == "partial"
+    assert only(store).operation_metrics["attempted_bytes_count"] == counted
+    assert recorder(store).rewritten_bytes(LastDay(0)) == counted
+
+
+def test_a_report_that_counts_no_attempts_gets_none_unless_something_was_read(store: HistoryStore) -> None:
+    recorder(store).run("delete", lambda _: DeleteReport("t", "a = 1", 1, 2))
+    assert "attempted_bytes_count" not in only(store).operation_metrics
 
 
 @pytest.mark.parametrize(

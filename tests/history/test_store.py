@@ -10,17 +10,22 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.last_day import LastDay
-from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.errors import HistoryError
 from lakekeeper.history.operation import Operation
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
-from tests.history.operations import DAY_MS, EVENTS, GROUP, operation, traced
+from lakekeeper.redaction import redacted
+from tests.history.operations import DAY_MS, EVENTS, GROUP, LEFT, operation, traced
 
+TASK = failed(Task("merge", "ice.db.t", "compact"), "boom", 0, 1_000)
 OTHER = TableId("", "", "/data/events", "delta")
 
 
@@ -257,11 +262,86 @@ def test_two_processes_write_one_file_and_lose_nothing(tmp_path: Path) -> None:
 
 def test_every_text_is_cleaned_before_it_is_written(tmp_path: Path) -> None:
     store = HistoryStore(tmp_path / "history.db", lambda text: text.replace('s"ecret', "***"))
-    table = TableId("ice", 's"ecret', 't_s"ecret', "iceberg")
-    added(store, operation('s"ecret', table=table, user='s"ecret', versions={"x": 's"ecret'}))
+    secret, failure = 's"ecret', Reason.of(Code.FAILED, error='s"ecret')
+    group = replace(GROUP, partition=secret, reason=failure, detail=failure)
+    left = replace(LEFT, reason=failure)
+    texts: dict[str, Any] = {
+        "user": secret,
+        "versions": {"x": secret},
+        "cluster_key": secret,
+        "reason": failure,
+    }
+    added(store, operation(**texts, groups=(group,), decisions=(left,)))
+    store.keep_tasks([replace(TASK, reason=failure)], 0)
     (found,) = store.operations()
-    assert (found.operation_id, str(found.table), found.versions) == ("***", "ice.***.t_***", {"x": "***"})
+    assert (found.user, found.versions, found.cluster_key) == ("***", {"x": "***"}, "***")
+    assert found.groups[0].partition == "***"
+    reasons = [found.reason, found.groups[0].reason, found.groups[0].detail, found.decisions[0].reason]
+    assert [*reasons, store.tasks()[0].reason] == [Reason.of(Code.FAILED, error="***")] * 5
     assert all(b"ecret" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_secret_that_is_also_a_name_hides_no_table_format_verb_or_status(tmp_path: Path) -> None:
+    """``jdbc.password=iceberg``: a table whose name is hidden would be another one."""
+    named = TableId("iceberg", "iceberg_db", "iceberg", "iceberg")
+    one, task = operation("iceberg", table=named), replace(TASK, table="iceberg.iceberg_db.iceberg")
+    for secret in ("iceberg", "compact", "done", "merge", "failed", "op-1", "auto", "2", "Z", "CORE_SECONDS"):
+        store = HistoryStore(tmp_path / f"{secret}.db", lambda text, secret=secret: text.replace(secret, "*"))  # type: ignore[misc]
+        added(store, replace(one, origin="auto"))
+        store.keep_tasks([task], 0)
+        (found,) = store.operations(named, since_ms=2_500)
+        assert (found.table, found.operation_id, found.run_ids) == (named, "iceberg", one.run_ids)
+        assert (found.operation_type, found.operation_status, found.origin) == ("compact", "done", "auto")
+        assert (found.groups[0].id, found.groups[0].status) == ("abc", "committed")
+        assert store.rewritten_bytes(LastDay(DAY_MS), origin="auto", table=named) == 400
+        assert store.core_seconds("auto", LastDay(DAY_MS), named) == 1.25
+        assert [(each.key, each.failures, each.state) for each in store.tasks()] == [(task.key, 1, "failed")]
+        assert store.release({task.table}) == (task.table,)
+
+
+PLACES = {
+    "a container": ("abfss://sales@acct.dfs.core.windows.net/db/t",) * 2,
+    "a user": ("s3a://key:se/cret@bucket/t", "s3a://***@bucket/t"),
+}
+"""The path of a table, and what the history has of it."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_table_is_found_by_its_path_and_by_what_is_stored_of_it(tmp_path: Path, place: str) -> None:
+    store = HistoryStore(tmp_path / "history.db", redacted)
+    path, stored = PLACES[place]
+    table, other = (TableId("", "", f"{each}", "delta") for each in (path, f"{path}2"))
+    idle = [operation(f"idle-{n}", table=table, operation_status="idle", end_ms=9_000 + n) for n in range(2)]
+    added(store, operation(table=table), operation("other", table=other), *idle)
+    store.keep_tasks([replace(TASK, table=path), replace(TASK, table=path + "2")], 0)
+    assert all(b"cret" not in each.read_bytes() for each in tmp_path.iterdir())
+    assert [str(each) for each in store.tables()] == [stored, f"{stored}2"]
+    for name in (path, stored):
+        wanted = TableId("", "", name, "delta")
+        assert ids(store.operations(wanted)) == ["idle-1", "op-1"]
+        assert store.rewritten_bytes(LastDay(DAY_MS), table=wanted) == 800
+        assert store.core_seconds("call", LastDay(DAY_MS), wanted) == 2.5
+    assert [task.table for task in store.tasks()] == [stored, f"{stored}2"]
+    assert store.release({path}) == (stored,)
+    assert [task.failures for task in store.tasks()] == [0, 1]
+
+
+def test_a_task_of_an_earlier_version_has_the_name_and_verb_of_its_row(tmp_path: Path) -> None:
+    """It hid the container in the task, and kept the credentials in the name of the row."""
+    store = HistoryStore(tmp_path / "history.db")
+    container, user = (path for path, _ in PLACES.values())
+    store.keep_tasks([replace(TASK, table=name) for name in ("a", "b")], 0)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
+        db.execute("UPDATE tasks SET task = replace(task, '\"a\"', '\"***\"')")
+        for before, now in (("a", container), ("b", user)):
+            db.execute("UPDATE tasks SET table_name = ? WHERE table_name = ?", (now, before))
+    assert [task.table for task in store.tasks()] == [container, PLACES["a user"][1]]
+    assert store.release({container}) == (container,)
+    assert [task.failures for task in store.tasks()] == [0, 1]
+    store.keep_tasks([replace(TASK, table=user)], 0)
+    with closing(sqlite3.connect(store.path)) as db:
+        assert db.execute("SELECT count(*) FROM tasks WHERE table_name LIKE '%cret%'").fetchone() == (0,)
+    assert len(store.tasks()) == 2
 
 
 def test_core_seconds_are_summed_by_origin_time_and_table(store: HistoryStore) -> None:
@@ -285,8 +365,34 @@ def test_tasks_are_replaced_by_table_and_verb_and_forgotten_after_a_month(store:
     store.keep_tasks([old, Task("gc", "a", "vacuum")], 0)
     store.keep_tasks([new], DAY_MS)
     assert store.tasks() == (new, Task("gc", "a", "vacuum"))
-    store.keep_tasks([], 31 * DAY_MS)
+    store.keep_tasks([new], 31 * DAY_MS)
+    store.keep_tasks([], 32 * DAY_MS)
     assert store.tasks() == (new,)
+
+
+def test_tasks_are_forgotten_by_the_times_of_operations_too(store: HistoryStore) -> None:
+    """The rows of a service that makes a pass every minute are never a day old."""
+    store.keep_tasks([Task("gc", "a", "vacuum")], 0)
+    for end_ms, left in ((30 * DAY_MS, 1), (30 * DAY_MS + 1, 0)):
+        added(store, operation(end_ms=end_ms))
+        store.keep_tasks([], end_ms + DAY_MS - 1)
+        assert len(store.tasks()) == 1
+        store.keep_tasks([], end_ms + DAY_MS)
+        assert len(store.tasks()) == left
+
+
+def test_a_pass_of_a_clock_that_is_ahead_forgets_no_task(store: HistoryStore) -> None:
+    """Each of them once deleted the tasks of all other tables, and which of them were parked."""
+    now = 400 * DAY_MS
+    parked = [replace(TASK, table=name) for name in ("a", "b")]
+    store.keep_tasks(parked, now)
+    added(store, operation(end_ms=now))
+    for passed in range(3):
+        ahead = now + 31 * DAY_MS + passed * DAY_MS // 4
+        added(store, operation("ahead", end_ms=ahead))
+        store.keep_tasks([replace(TASK, table="ahead")], ahead)
+    store.keep_tasks([replace(TASK, table="right again")], now + 1)
+    assert [task.table for task in store.tasks()] == ["a", "ahead", "b", "right again"]
 
 
 def test_rewritten_bytes_are_summed_by_origin_and_time(store: HistoryStore) -> None:

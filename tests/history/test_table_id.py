@@ -17,7 +17,9 @@ TICKED = TableId("ice", "db", "a`b", "iceberg")
 BY_PATH = TableId("", "", "/data/t", "delta")
 GLOB = TableId("", "", "/data/t[1]", "delta")
 FAR = TableId("", "", "s3a://lake/t", "delta")
-ALL = (EVENTS, DASHED, NESTED, ROOT, SLASHED, TICKED, BY_PATH, GLOB, FAR)
+USER = TableId("", "", "s3a://key:se/cret@lake/t", "delta")
+CONTAINER = TableId("", "", "abfss://sales@acct/t", "delta")
+ALL = (EVENTS, DASHED, NESTED, ROOT, SLASHED, TICKED, BY_PATH, GLOB, FAR, USER, CONTAINER)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,10 @@ ALL = (EVENTS, DASHED, NESTED, ROOT, SLASHED, TICKED, BY_PATH, GLOB, FAR)
         (GLOB, "file:/data/t[1]"),
         (FAR, "s3a://lake/t/"),
         (FAR, "delta.`s3a://lake//t`"),
+        (USER, "s3a://key:se/cret@lake//t"),
+        (USER, "delta.`s3a://key:se/cret@lake/t/`"),
+        (USER, "s3a://***@lake/t"),
+        (CONTAINER, "abfss://sales@acct//t/"),
     ],
 )
 def test_a_table_is_found_by_each_of_its_names(table: TableId, name: str) -> None:

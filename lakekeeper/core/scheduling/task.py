@@ -18,6 +18,7 @@ from typing import Any, Literal
 from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import CLOCKS_DIFFER_MS, DAY_MS
+from lakekeeper.redaction import without_user
 
 Kind = Literal["plan", "lifecycle", "merge", "index", "statistics", "gc"]
 State = Literal["queued", "running", "done", "failed", "skipped"]
@@ -58,8 +59,8 @@ class Task:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The identity of the task in a fleet."""
-        return self.table, self.verb
+        """The identity of the task in a fleet; what stores it under this name stores no credentials of a path."""
+        return without_user(self.table), self.verb
 
     def is_parked(self, now_ms: int) -> bool:
         """Whether it must wait because it has failed; an end further ahead than any pause is a wrong clock's."""
