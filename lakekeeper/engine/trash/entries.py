@@ -207,6 +207,11 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
     return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
 
 
+def count_held(notes: Notes, keep_ms: int, now_ms: int) -> int:
+    """The number of entries of any table that may not be deleted yet."""
+    return sum(now_ms < entry.expires_ms(keep_ms) for entry in _all_entries(notes).values())
+
+
 def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, Reason]:
     """Versions from which dropped partitions are restored, until the trash expires; to hold one too many is safe.
 
