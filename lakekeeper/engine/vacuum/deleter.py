@@ -60,18 +60,21 @@ def foretold(plan: VacuumPlan) -> Removed:
 
 @dataclass(slots=True)
 class _Pace:
-    """Limits the files deleted per second, over all threads."""
+    """Limits the files deleted per second, over all threads, also when the clock is set back."""
 
     clock: Clock
     per_second: int | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     free_at: float = 0.0
+    seen: float = 0.0
 
     def wait(self, files: int) -> None:
         if self.per_second is None:
             return
         with self.lock:
             now = self.clock.now_ms() / 1000
+            self.free_at -= max(self.seen - now, 0)
+            self.seen = now
             start = max(now, self.free_at)
             self.free_at = start + files / self.per_second
         if start > now:

@@ -89,6 +89,25 @@ def test_no_more_files_are_deleted_in_a_second_than_permitted(rate: int, threads
     assert (time.now - start) / 1000 >= least
 
 
+def test_a_clock_that_is_set_back_delays_no_delete() -> None:
+    """The vacuum waited until the old time had come again."""
+    table = dead(partitions=1)
+    time, waits = Time(table.now_ms), list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        time.wait(seconds)
+        if len(waits) in (3, 8):
+            time.now -= 24 * HOUR_MS
+
+    given = {"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 2, "vacuum.max-deletes-per-second": 4}
+    request = VacuumRequest(resolve(given), age_ms=0, allow_unsafe=True)
+    report = vacuum(MemoryAdapter(table), request, clock=Clock(now_ms=lambda: time.now, wait=wait))
+    assert (report.deleted_files_count, report.ended.code) == (DAYS, "done")
+    assert len(waits) == DAYS / 2 - 1
+    assert max(waits) <= 1  # at most the time of one batch more
+
+
 def test_without_a_rate_limit_nothing_waits() -> None:
     table = dead()
     time = Time(table.now_ms)
