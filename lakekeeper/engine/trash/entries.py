@@ -259,17 +259,20 @@ def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
 
 
 def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequence[str] = ()) -> TrashEntry:
-    """Move an entry's files back to their original paths; files that are back already stay.
+    """Move an entry's files back to their original paths; returns it with the files that were moved.
 
-    ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError if
-    some files are still in the trash, or a vacuum still moves files into it: the entry is then kept.
+    Files that are back already stay. ``locations`` are the places outside the table's own that an operator allows.
+    Raises NotFound, and AdapterError if some files are still in the trash, or a vacuum still moves files into it: the
+    entry is then kept.
     """
     slot, entry = find(adapter, name)
     # Before the moves: a vacuum may end while they go on.
     filling = _being_filled(adapter.notes, [entry], now_ms)
     storage = adapter.storage.allowing(locations)
-    back = {target: source for source, target, _ in _moves(adapter, storage, entry)}
+    moves = _moves(adapter, storage, entry)
+    back = {target: source for source, target, _ in moves}
     _hint(adapter, entry, list(back.values()))
+    held = [target for target, info in zip(back, storage.look([*back]), strict=True) if info is not None]
     done = set(storage.move(back)) if back else set()
     left = [target for target in back if target not in done]
     there = dict(zip(left, storage.look([back[target] for target in left]), strict=True))
@@ -288,7 +291,8 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
     _reset_cursor(adapter.notes)
     _forget(adapter.notes, slot, entry)
-    return entry
+    moved = done.intersection(held)
+    return replace(entry, files=len(moved), bytes=sum(size for _, target, size in moves if target in moved))
 
 
 def _being_filled(notes: Notes, found: Collection[TrashEntry], now_ms: int) -> set[str]:
