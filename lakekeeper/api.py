@@ -404,7 +404,8 @@ class Table:
         ``trash`` moves files to the trash instead of deleting them. ``dry_run`` only reports what would be removed. A
         retention below the table's own or below 24 hours requires ``allow_unsafe_retention``. Raises RetentionError if
         a retention rule forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError,
-        AdapterError or CommitError. After each of these errors, nothing was deleted.
+        AdapterError or CommitError. After each of these errors, nothing was deleted. An error once deletes have begun
+        ends them and is in the report (``stopped``).
         """
         request = self._context.vacuum_request(
             retention_hours=retention_hours,

@@ -14,6 +14,7 @@ from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
 from lakekeeper.core.config.options import overridden
+from lakekeeper.core.model.report import FAILED
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -184,7 +185,7 @@ def expire_rows(
     with setup.progress() as progress:
         report = opened.expire_rows(dry_run=dry_run, observer=progress, options=options)
     setup.show(report)
-    return 0
+    return 1 if report.status == FAILED else 0
 
 
 @with_setup

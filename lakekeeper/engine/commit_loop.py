@@ -94,8 +94,9 @@ class CommitLoop:
 
     def start(self) -> None:
         """Begin the time for retries. Otherwise it begins when the first attempt is lost, which may take hours."""
-        if self._deadline_ms is None:
-            self._deadline_ms = self.clock.now_ms() + self.options.commit.timeout_ms
+        latest = self.clock.now_ms() + self.options.commit.timeout_ms
+        # The clock may be set back meanwhile.
+        self._deadline_ms = latest if self._deadline_ms is None else min(self._deadline_ms, latest)
 
     @property
     def out_of_time(self) -> bool:

@@ -48,8 +48,6 @@ _IDENTITIES = frozenset(
         "usage_unit",
         "origin",
         "run_ids",
-    }
-    | {
         "catalog_name",
         "schema_name",
         "table_name",

@@ -43,3 +43,13 @@ def test_without_yes_nothing_is_deleted_that_was_not_confirmed(
     monkeypatch.setattr(storage, "agreed", agreed)
     assert main(["expire-rows", "t"]) == code
     assert (table.calls, len(questions)) == (calls, int(due > 0))
+
+
+def test_without_a_slot_in_the_trash_the_command_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(Expiring):
+        def expire_rows(self, *, dry_run: bool = False, **_: Any) -> LifecycleReport:
+            full = Reason.of(Code.TRASH_FULL, entries=48, most=48)
+            return LifecycleReport("t", dry_run, "at < x", 1, None, full, due_data_files_count=self.due)
+
+    monkeypatch.setattr(Setup, "table", lambda *_: Full(2))
+    assert main(["expire-rows", "t", "--yes"]) == 1

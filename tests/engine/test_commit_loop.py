@@ -99,6 +99,18 @@ def test_attempts_that_do_not_count_are_bounded_by_time_alone() -> None:
     assert commit.pauses == []
 
 
+def test_a_clock_that_is_set_back_adds_no_more_than_the_whole_time() -> None:
+    options = {"commit.retry.num-retries": 0, "commit.retry.total-timeout-ms": 1_000}
+    commit, back = Commit(lost(99), options, now_ms=10**9), [86_400_000]
+
+    def resume() -> None:
+        commit.now_ms -= back.pop() if back else 0
+
+    with pytest.raises(Conflict, match="gave up"):
+        commit.run(lambda _: Retry(counts=False, resume=resume))
+    assert sum(commit.pauses) <= 2
+
+
 def test_the_work_is_refreshed_after_the_wait() -> None:
     commit = Commit(lost(2, "landed"))
     seen: list[int] = []

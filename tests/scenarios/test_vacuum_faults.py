@@ -104,7 +104,8 @@ def test_each_call_fails_once_in_each_way(kind: str, linear: bool) -> None:
         tally[shot(table, port, **CALLS[kind])] += 1
         check(table, rows, f"{mode} at {at}: {port.hit}")
     assert tally["Dead"] > 20
-    assert tally["Fault"] > 20
+    assert tally["Fault"] > 15
+    assert tally["stopped"] > 0
 
 
 ENDS = ("storage.expire", "storage.delete", "storage.move")

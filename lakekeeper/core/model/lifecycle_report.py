@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.model.report import DONE, IDLE, PLANNED
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.model.report import DONE, FAILED, IDLE, PLANNED
 from lakekeeper.core.text.formatting import counted, size
 from lakekeeper.core.text.result import Result
 
@@ -48,9 +49,11 @@ class LifecycleReport(Result):
 
     @property
     def status(self) -> str:
-        """``done``, ``idle`` if no row has expired or, in a dry run, ``planned``."""
+        """``done``, ``failed`` if the trash is full, ``idle`` if no row is due or, in a dry run, ``planned``."""
         if self.dry_run:
             return PLANNED if self.due_data_files_count else IDLE
+        if self.ended.code == Code.TRASH_FULL:
+            return FAILED
         return DONE if self.changed else IDLE
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class LifecycleReport(Result):
 
     def __str__(self) -> str:
         head = f"{self.table}: rows where {self.where}"
-        if self.status == IDLE:
+        if self.status in (IDLE, FAILED):
             return f"{head}: {self.ended}; nothing was committed"
         if self.dry_run:
             most = "" if self.due_rows_count is None else f", at most {counted(self.due_rows_count, 'row')}"

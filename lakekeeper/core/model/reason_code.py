@@ -270,6 +270,14 @@ class Code(str, Enum):
     ROWS_EXPIRED = "rows_expired", "{rows:count expired row} deleted"
     ROWS_DUE = "rows_due", "dry run: {files:count file} may have expired rows"
     NONE_EXPIRED = "none_expired", "no row has expired"
+    ROWS_CAME_LATE = (
+        "rows_came_late",
+        "{files:count file} may have late rows; those expire with the next day's",
+    )
+    TRASH_FULL = (
+        "trash_full",
+        "trash full ({entries}/{most}): empty it or lower vacuum.trash-retention-hours",
+    )
     FILES_CHANGED = "files_changed", "the files changed before their statistics were committed"
     FILES_REMAIN = "files_remain", "{files:count file} could not be deleted"
     STOPPED = "stopped", "stopped with {files:count file} left: {error}"

@@ -226,6 +226,7 @@ class RestoreReport(Result):
 
     kind       ``files`` (back at their original paths) or ``partition`` (its rows are in new files)
     rows       rows of the partition; 0 where an earlier restore added them and their number is not known
+    files      files that this call moved back or, of a partition, wrote; ``bytes`` is the size of those moved
     already    an earlier or concurrent restore had already restored it: nothing was added
     version    the version that contains the rows; for files, the current version
     run_id     of the commit, in the table's log; empty for files

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.report import PLANNED, MergeReport, count_status
+from lakekeeper.core.model.report import FAILED, PLANNED, MergeReport, count_status
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -80,6 +80,8 @@ def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str,
     """The status of a verb that merges nothing, and why."""
     if report.changed or report.status == PLANNED:
         return report.status if report.changed else "idle", report.ended
+    if report.status == FAILED:
+        return "partial", report.ended
     return "idle", Reason.of(Code.VERB_NOT_DUE, verb=verb).plus(report.ended)
 
 

@@ -223,6 +223,25 @@ def _kept(reasons: Mapping[int, Reason]) -> dict[str, object]:
     return {str(version): plain[why] for version, why in sorted(reasons.items())}
 
 
+def _kept_in_ranges(reasons: Mapping[int, Reason]) -> list[dict[str, object]]:
+    """Each reason with its versions: a table that is written every few seconds keeps some ten thousand."""
+    versions: dict[Reason, list[int]] = {}
+    for version, why in sorted(reasons.items()):
+        versions.setdefault(why, []).append(version)
+    return [{**why.to_dict(), "versions": _ranges(found)} for why, found in versions.items()]
+
+
+def _ranges(numbers: Iterable[int]) -> list[str]:
+    """``7``, ``9-12``: sorted, with consecutive numbers as one range."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return [str(first) if first == last else f"{first}-{last}" for first, last in found]
+
+
 def digest(paths: Iterable[str]) -> str:
     """SHA-256 over the sorted paths, a line each."""
     return hashlib.sha256(
@@ -352,8 +371,8 @@ def proof(plan: VacuumPlan, run_id: str, now_ms: int) -> str:
         "at_ms": now_ms,
         "retention_ms": plan.age_ms,
         "watermark_ms": plan.cutoff_ms,
-        "kept": _kept(plan.kept),
-        "gone": sorted(plan.gone),
+        "kept": _kept_in_ranges(plan.kept),
+        "gone": _ranges(plan.gone),
         "expired_refs": list(plan.expired_refs),
         "examined": plan.examined,
         "files": len(plan.files),

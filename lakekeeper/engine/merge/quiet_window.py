@@ -84,8 +84,8 @@ class QuietWindow:
         if self.window_ms <= 0 or changes.obstacle:
             return True
         now = self.clock.now_ms()
-        if self._until_ms < 0:
-            self._until_ms = now + self.longest_ms
+        latest = now + self.longest_ms  # the clock may be set back meanwhile
+        self._until_ms = latest if self._until_ms < 0 else min(self._until_ms, latest)
         winners = [*self._stream(changes.earlier), *(w for w in changes.winners if w.changes_rows)]
         pause = min(self._pause_ms(winners, now), self._until_ms - now)
         if pause <= 0:

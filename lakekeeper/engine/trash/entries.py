@@ -224,6 +224,11 @@ def _all_entries(notes: Notes) -> dict[str, TrashEntry]:
     return dict(sorted(found.items(), key=lambda item: (item[1].at_ms, item[1].name)))
 
 
+def count_held(notes: Notes, keep_ms: int, now_ms: int) -> int:
+    """The number of entries of any table that may not be deleted yet."""
+    return sum(now_ms < entry.expires_ms(keep_ms) for entry in _all_entries(notes).values())
+
+
 def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -> dict[int, Reason]:
     """Versions from which dropped partitions are restored, until the trash expires; to hold one too many is safe.
 
@@ -274,10 +279,11 @@ def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
 
 
 def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequence[str] = ()) -> TrashEntry:
-    """Move an entry's files back to their original paths; files that are back already stay.
+    """Move an entry's files back to their original paths; returns it with the files that were moved.
 
-    ``locations`` are the places outside the table's own that an operator allows. Raises NotFound, and AdapterError if
-    some files are still in the trash, or a vacuum still moves files into it: the entry is then kept.
+    Files that are back already stay. ``locations`` are the places outside the table's own that an operator allows.
+    Raises NotFound, and AdapterError if some files are still in the trash, or a vacuum still moves files into it: the
+    entry is then kept.
     """
     slot, entry = find(adapter, name)
     # Before the moves: a vacuum may end while they go on.
@@ -286,6 +292,7 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     moves = _moves(adapter, storage, entry)
     back = {move.target: move.source for move in moves}
     _hint(adapter, entry, [move.source for move in moves if not move.orphan])
+    held = [target for target, info in zip(back, storage.look([*back]), strict=True) if info is not None]
     done = set(storage.move(back)) if back else set()
     left = [target for target in back if target not in done]
     there = dict(zip(left, storage.look([back[target] for target in left]), strict=True))
@@ -305,7 +312,8 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     _reset_cursor(adapter.notes)
     _unlist(adapter.notes, entry)
     _forget(adapter.notes, slot, entry)
-    return entry
+    moved = done.intersection(held)
+    return replace(entry, files=len(moved), bytes=sum(move.bytes for move in moves if move.target in moved))
 
 
 def being_filled(notes: Notes, intents: Mapping[str, Intent], now_ms: int) -> set[str]:

@@ -1,10 +1,12 @@
 """``expire_rows``: delete the rows that a lifecycle rule expires, into the trash.
 
     rule ─► cutoff ─► blocks that may have such rows ─┬─ none, or dry run: that is all
+                                                      ├─ deleted before in this day, or the trash is full: they wait
                                                       └─► drop_rows ─► note: searched up to this cutoff
 
 The note spares the next call a search in files whose bounds include expired rows that are deleted already. Without the
-note, the files are searched again.
+note, the files are searched again. Each expiry takes a slot of the trash until it expires there, so a table has one a
+day: rows that come later than it go with those of the next day.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakekeeper.core.config.options import Options
@@ -20,11 +22,14 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.expired_rows import before, cutoff_ms, expired_rows
+from lakekeeper.core.model.report import DeleteReport
+from lakekeeper.core.planning.expired_rows import ExpiredRows, before, cutoff_ms, expired_rows
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.engine.trash.drop_partition import drop_rows
+from lakekeeper.engine.trash import entries as trash_entries
+from lakekeeper.engine.trash.drop_partition import drop_rows, settle_drops
+from lakekeeper.engine.trash.entries import PENDING, TrashEntry
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter, Observer, Runner
 
@@ -52,34 +57,56 @@ def expire_rows(
     snapshot = retried(lambda: session.snapshot([column]), clock, SHORT_PAUSES)
     cutoff = cutoff_ms(retain_ms, started_ms)
     where = before(snapshot.key.columns[0], cutoff) if snapshot.key else f"{column} is expired"
-    found = expired_rows(snapshot, cutoff, _searched_ms(adapter, snapshot, cutoff))
+    last = _last(adapter, snapshot, cutoff)
+    found = expired_rows(snapshot, cutoff, last.at_ms if last else None)
     report = LifecycleReport(
         table=adapter.table,
         dry_run=dry_run,
         where=where,
         version_before=snapshot.version,
         version_after=None,
-        ended=Reason.of(Code.ROWS_DUE, files=found.files) if found.files else Reason.of(Code.NONE_EXPIRED),
+        ended=Reason.of(Code.NONE_EXPIRED),
+    )
+    earlier = None
+    if found.files:
+        earlier = _earlier(adapter, where, last, None if dry_run else options, started_ms)
+    if earlier is not None:
+        late = Reason.of(Code.ROWS_CAME_LATE, files=found.files, entry=earlier.name)
+        report = replace(report, ended=late)
+    elif found.files:
+        report = _due(report, found)
+        full = None if dry_run else _full(adapter, options, started_ms)
+        if full is not None:
+            report = replace(report, ended=full)
+        elif not dry_run:
+            done = drop_rows(session, runner, checked(where), options, observer=observer, clock=clock)
+            _note(adapter, snapshot, cutoff, _Search(started_ms, done.run_id))
+            report = _done(report, done)
+    return replace(report, duration_ms=clock.now_ms() - started_ms)
+
+
+def _due(report: LifecycleReport, found: ExpiredRows) -> LifecycleReport:
+    return replace(
+        report,
+        ended=Reason.of(Code.ROWS_DUE, files=found.files),
         due_data_files_count=found.files,
         due_bytes_count=found.bytes,
         due_whole_files_count=found.whole_files,
         due_rows_count=found.rows,
     )
-    if not dry_run and found.files:
-        done = drop_rows(session, runner, checked(where), options, observer=observer, clock=clock)
-        _note(adapter, snapshot, cutoff, started_ms)
-        report = replace(
-            report,
-            version_after=done.version_after,
-            ended=Reason.of(
-                Code.ROWS_EXPIRED if done.changed else Code.NONE_EXPIRED, rows=done.deleted_rows_count
-            ),
-            deleted_rows_count=done.deleted_rows_count,
-            touched_data_files_count=done.touched_data_files_count,
-            unread_data_files_count=done.unread_data_files_count,
-            run_id=done.run_id,
-        )
-    return replace(report, duration_ms=clock.now_ms() - started_ms)
+
+
+def _done(report: LifecycleReport, done: DeleteReport) -> LifecycleReport:
+    code = Code.ROWS_EXPIRED if done.changed else Code.NONE_EXPIRED
+    return replace(
+        report,
+        version_after=done.version_after,
+        ended=Reason.of(code, rows=done.deleted_rows_count),
+        deleted_rows_count=done.deleted_rows_count,
+        touched_data_files_count=done.touched_data_files_count,
+        unread_data_files_count=done.unread_data_files_count,
+        run_id=done.run_id,
+    )
 
 
 def _rule(options: Options) -> tuple[str, int]:
@@ -94,19 +121,58 @@ def _rule(options: Options) -> tuple[str, int]:
     return rule.column, rule.retain_ms
 
 
-def _searched_ms(adapter: Adapter[Any], snapshot: Snapshot, cutoff: int) -> int | None:
-    """The time of the last search for rows before this cutoff; None if that is not known."""
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The last search for rows before a cutoff: when, and the run that deleted them (empty: there were none)."""
+
+    at_ms: int
+    run_id: str
+
+
+def _last(adapter: Adapter[Any], snapshot: Snapshot, cutoff: int) -> _Search | None:
+    """The last search for rows before this cutoff; None if that is not known."""
     with suppress(Exception):  # a lost or damaged note costs a search
         note = json.loads(adapter.notes.read(_NOTE) or "")
         if note["rule"] == _mark(snapshot, cutoff):
-            return int(note["at_ms"])
+            return _Search(int(note["at_ms"]), str(note.get("run_id", "")))
     return None
 
 
-def _note(adapter: Adapter[Any], snapshot: Snapshot, cutoff: int, at_ms: int) -> None:
+def _note(adapter: Adapter[Any], snapshot: Snapshot, cutoff: int, search: _Search) -> None:
     with suppress(Exception):  # the rows are gone
-        adapter.notes.replace(_NOTE, json.dumps({"rule": _mark(snapshot, cutoff), "at_ms": at_ms}))
+        note = {"rule": _mark(snapshot, cutoff), "at_ms": search.at_ms, "run_id": search.run_id}
+        adapter.notes.replace(_NOTE, json.dumps(note))
 
 
 def _mark(snapshot: Snapshot, cutoff: int) -> str:
     return f"{snapshot.table_uuid}/{snapshot.key.key_id if snapshot.key else ''}/{cutoff}"
+
+
+def _earlier(
+    adapter: Adapter[Any], where: str, last: _Search | None, options: Options | None, now_ms: int
+) -> TrashEntry | None:
+    """The entry of an expiry of the same rows, unless they were restored; None if there is none.
+
+    One of which the outcome is not known is no obstacle; with ``options``, it is settled from the log first.
+    """
+    run_id = (last and last.run_id) or None
+
+    def made() -> list[TrashEntry]:
+        return [
+            entry
+            for entry in trash_entries.entries(adapter).values()
+            if entry.kind == "partition" and (entry.where == where or entry.run_id == run_id)
+        ]
+
+    found = made()
+    if options is not None and any(entry.state == PENDING for entry in found):
+        settle_drops(adapter, options, now_ms)
+        found = made()
+    return next((entry for entry in found if entry.state != PENDING), None)
+
+
+def _full(adapter: Adapter[Any], options: Options, now_ms: int) -> Reason | None:
+    """Why the trash has no slot for an expiry: a quarter of them is left to calls that cannot wait for a day."""
+    most = trash_entries.SLOTS - trash_entries.SLOTS // 4
+    held = trash_entries.count_held(adapter.notes, options.vacuum.trash_retention_ms, now_ms)
+    return None if held < most else Reason.of(Code.TRASH_FULL, entries=held, most=most)

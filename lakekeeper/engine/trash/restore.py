@@ -58,9 +58,9 @@ def restore(
     seen = adapter.version()
     slot, entry = trash_entries.find(adapter, name)
     if entry.kind == "files":
-        trash_entries.restore_files(adapter, entry.name, started, options.vacuum.allowed_locations)
+        back = trash_entries.restore_files(adapter, entry.name, started, options.vacuum.allowed_locations)
         return RestoreReport(
-            adapter.table, entry.name, "files", files=entry.files, bytes=entry.bytes, version=seen.version
+            adapter.table, back.name, "files", files=back.files, bytes=back.bytes, version=seen.version
         )
     adapter.require_writable(options)
     events = Events(adapter.table, restore_run(entry), observer)

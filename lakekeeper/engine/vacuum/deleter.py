@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +25,9 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 )
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
+from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.trash.entries import TrashFolder
-from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown, message
 from lakekeeper.spi import Adapter
 from lakekeeper.spi.storage import Storage
 
@@ -37,7 +39,7 @@ MIN_BATCH = 100
 class Removed:
     """The result of the deletes: files and bytes removed, by kind; files that stayed; the number of batches.
 
-    ``stopped`` gives the reason if a concurrent commit stopped the deletes.
+    ``stopped`` gives the reason if a concurrent commit or an error stopped the deletes.
     """
 
     files: int
@@ -58,18 +60,21 @@ def foretold(plan: VacuumPlan) -> Removed:
 
 @dataclass(slots=True)
 class _Pace:
-    """Limits the files deleted per second, over all threads."""
+    """Limits the files deleted per second, over all threads, also when the clock is set back."""
 
     clock: Clock
     per_second: int | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     free_at: float = 0.0
+    seen: float = 0.0
 
     def wait(self, files: int) -> None:
         if self.per_second is None:
             return
         with self.lock:
             now = self.clock.now_ms() / 1000
+            self.free_at -= max(self.seen - now, 0)
+            self.seen = now
             start = max(now, self.free_at)
             self.free_at = start + files / self.per_second
         if start > now:
@@ -78,7 +83,7 @@ class _Pace:
 
 @dataclass(slots=True)
 class Removal:
-    """Deletes what a plan names, or moves it to the trash.
+    """Deletes what a plan names, or moves it to the trash. An error of the storage stops the deletes; it is not raised.
 
     ``check`` is called before each batch, and raises Conflict, Rejected or AdapterError if no more may be deleted: in a
     log whose versions cannot be locked, a user may restore an old one, and the vacuum may no longer be registered.
@@ -122,11 +127,24 @@ class Removal:
             if not self._goes_on():
                 return
             self.events.emit("before_delete", files=len(batch), version=batch[-1].version)
-            gone = set(folder.take(batch) if folder else self.storage.delete(batch))
+            gone = self._taken(batch, folder)
             with self._lock:
                 self.gone += [file for file in batch if file.path in gone]
                 self.batches += 1
             self.events.emit("deleted", files=len(gone), version=batch[-1].version)
+
+    def _taken(self, batch: Sequence[Doomed], folder: TrashFolder | None) -> set[str]:
+        """The paths of a batch that are gone. An error ends the deletes, for the report: files are gone by then."""
+        try:
+            return set(folder.take(batch) if folder else self.storage.delete(batch))
+        except Exception as error:
+            with self._lock:
+                self.stopped = self.stopped or message(error)
+        with suppress(Exception):  # what is not certainly gone counts as still there
+            paths = [file.path for file in batch]
+            found = retried(lambda: self.storage.look(paths), self.clock, SHORT_PAUSES)
+            return {path for path, info in zip(paths, found, strict=True) if info is None}
+        return set()
 
     def _goes_on(self) -> bool:
         with self._lock:
@@ -138,11 +156,12 @@ class Removal:
             return not self.stopped
 
     def _removed(self, plan: VacuumPlan) -> Removed:
+        failed = len(plan.files) - len(self.gone)
         return Removed(
             files=len(self.gone),
             bytes=sum(file.bytes for file in self.gone),
-            failed=len(plan.files) - len(self.gone),
+            failed=failed,
             batches=self.batches,
             by_kind=count_by_kind(self.gone),
-            stopped=self.stopped,
+            stopped=self.stopped if failed else "",
         )

@@ -89,7 +89,8 @@ def vacuum(
 
     Raises RetentionError if a rule forbids it, Unsupported for ``trash`` if the storage cannot rename, AdapterError if
     a log or the storage does not respond, Conflict if others kept committing, Rejected, or Unknown: nothing was deleted
-    in any of these cases. Files that could not be deleted are counted in the report.
+    in any of these cases. An error once deletes have begun ends them and is in the report (``stopped``), which counts
+    the files that could not be deleted.
     """
     clock = clock or Clock()
     run_id = uuid.uuid4().hex[:16]

@@ -5,6 +5,7 @@
     vacuum/<run>/proof.json       what was examined and what will go; before the first delete
     vacuum/<run>/list-0000.json   the paths, 20,000 in each; until all are gone. Then, those that another table uses
     vacuum/<run>/done.json        what was really gone
+    vacuum/records.json           the newest vacuums that have ended; the proof and the result of older ones are removed
     intents/<slot>.json           this vacuum, until it is done
 
 Without a cursor, the whole log is read again; without a list, files that a crash left stay until a search for orphans.
@@ -15,8 +16,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
+from lakekeeper.core.model.run_folders import is_name
 from lakekeeper.core.vacuum.retention import Versions
 from lakekeeper.core.vacuum.vacuum_plan import (
     NO_BACKLOG,
@@ -36,6 +38,9 @@ from lakekeeper.spi import Notes
 from lakekeeper.spi.storage import Storage
 
 _BACKLOG = "vacuum/backlog"
+_NEWEST = "vacuum/records.json"
+_RECORDS = 64
+"""Vacuums whose proof and result stay."""
 _MOST_PARTS = 10_000
 
 
@@ -61,6 +66,7 @@ class Records:
     _registration: Registration | None = None
     _heir: bool = False
     _deputy_of: Intent | None = None
+    _over: list[str] = field(default_factory=list)
 
     def versions(
         self, storage: Storage, hints: Collection[str], reaches_back: Callable[[Versions], bool]
@@ -186,6 +192,11 @@ class Records:
         A vacuum whose list we took over may still delete, and is registered no more: we remain registered in its place,
         as long as it would have been.
         """
+        self._mark_ended()
+        _keep_newest(self.notes, self._over)
+        self._over.clear()
+
+    def _mark_ended(self) -> None:
         own, other = self._registration, self._deputy_of
         if own is None:
             return
@@ -306,6 +317,40 @@ class Records:
         for number in range(intent.parts):
             self.notes.remove(part(list_of(intent.run_id), number))
         unregister(self.notes, slot, intent)
+        # A name with a hyphen is that of a list without a vacuum of its own.
+        if intent.kind == VACUUM and "-" not in intent.run_id:
+            self._over.append(intent.run_id)
+
+
+def _keep_newest(notes: Notes, over: Sequence[str]) -> None:
+    """Add vacuums that are registered no more to the list of records, and remove the oldest records beyond it.
+
+    A failure costs nothing but space: a list that could not be written is as it was, and the next vacuum removes what
+    was not removed now.
+    """
+    if not over:
+        return
+    with suppress(Exception):
+        runs = [*_runs(notes.read(_NEWEST)), *over]
+        runs = list(dict.fromkeys(reversed(runs)))[::-1]  # the last time counts
+        while len(runs) > _RECORDS and _removed(notes, runs[0]):
+            del runs[0]
+        notes.replace(_NEWEST, json.dumps({"runs": runs}))
+
+
+def _removed(notes: Notes, run_id: str) -> bool:
+    with suppress(Exception):
+        for name in ("proof", "done"):
+            notes.remove(f"vacuum/{run_id}/{name}.json")
+        return True
+    return False
+
+
+def _runs(text: str | None) -> list[str]:
+    """The ids in the list of records; an invalid one, which no run has written, is left out."""
+    with suppress(*MALFORMED):
+        return [run_id for run_id in json.loads(text or "")["runs"] if is_name(run_id)]
+    return []
 
 
 def _paths(text: str | None) -> list[str] | None:

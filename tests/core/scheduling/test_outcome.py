@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
-from lakekeeper.core.scheduling.outcome import outcome
+from lakekeeper.core.scheduling.outcome import kept_up, outcome
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 
 BROKEN = Reason.of(Code.ENDED_BY_ERROR, error="503 Slow Down")
@@ -89,3 +90,10 @@ def test_the_counts_of_all_verbs_add_up() -> None:
 )
 def test_a_vacuum_that_only_expires_versions_gives_their_number(dry_run: bool, text: str) -> None:
     assert str(outcome("db.t", [], vacuum(expired=7, dry_run=dry_run)).reason) == text
+
+
+def test_an_expiry_for_which_the_trash_has_no_slot_is_no_idle_table() -> None:
+    full = Reason.of(Code.TRASH_FULL, entries=48, most=48)
+    report = LifecycleReport("db.t", False, "d < x", 1, None, full, due_data_files_count=1)
+    found = outcome("db.t", [], others=[kept_up("expire_rows", report)])
+    assert (found.status, found.reason.code) == ("partial", "trash_full")

@@ -73,6 +73,15 @@ def test_recent_deletes_are_waited_out() -> None:
     assert max(waited(Log(at(99_500)))) <= 0.25, "it checks often enough to see the end of the next one"
 
 
+def test_a_clock_that_is_set_back_adds_no_more_than_the_longest_wait() -> None:
+    time = Time(10**9)
+    quiet = QuietWindow(time.clock, 2_000, 10_000)
+    log = Log(at(10**9 - 100))
+    while not quiet.passed(quiet.look(lambda: log.changes_since(None))) and sum(time.waited) < 100:
+        time.now_ms -= 86_400_000 if len(time.waited) == 1 else 0
+    assert sum(time.waited) < 11
+
+
 @pytest.mark.parametrize("kind", ["layout", "appends"])
 def test_appends_and_rewrites_cause_no_wait(kind: str) -> None:
     assert waited(Log(at(99_900, layout=kind == "layout", appends=kind == "appends"))) == []

@@ -19,7 +19,7 @@ from lakekeeper.errors import OptionError
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import MemoryTable, Settings
 from tests.engine.scene import Scene
-from tests.engine.trash.partitions import back, rows
+from tests.engine.trash.partitions import Crash, back, crash, rows
 from tests.observers import once_at
 
 TODAY = datetime(2026, 3, 31, tzinfo=timezone.utc)
@@ -98,12 +98,79 @@ def test_the_same_day_finds_nothing_and_reads_no_file(scene: Scene) -> None:
     assert ages(scene) == [1, 5, 10, None, None, None]
 
 
-def test_rows_that_arrive_late_on_the_same_day_expire_too(scene: Scene) -> None:
+def appended(scene: Scene, ages: list[int], *, after_hours: float) -> None:
+    at_ms = int(TODAY.timestamp() * 1000 + after_hours * HOUR_MS)
+    scene.table.later(max(at_ms - scene.table.now_ms, 0))
+    scene.table.append(days(*ages))
+
+
+def test_rows_that_come_late_expire_with_those_of_the_next_day(scene: Scene) -> None:
+    """In each pass, they took a slot of the trash: 64 passes later it was full, and every call that needs it failed."""
+    first = expired(scene)
+    [entry] = entries(scene.adapter).values()
+    for hours in (12, 13, 20):
+        appended(scene, [99, 2], after_hours=hours)
+        planned = expired(scene, after_hours=hours + 0.5, dry_run=True)
+        scene.untouched(lambda hours=hours: expired(scene, after_hours=hours + 0.5))  # type: ignore[misc]  # a default
+        again = expired(scene, after_hours=hours + 0.5)
+        assert (planned.status, again.status, again.where) == ("idle", "idle", first.where)
+        assert planned.ended == again.ended
+        assert (again.ended.code, again.ended["entry"]) == (Code.ROWS_CAME_LATE, entry.name)
+    tomorrow = expired(scene, after_hours=24.1)
+    assert (tomorrow.status, tomorrow.deleted_rows_count) == ("done", 4)
+    assert [each.where for each in entries(scene.adapter).values()] == [first.where, tomorrow.where]
+    assert 99 not in ages(scene)
+
+
+@pytest.mark.parametrize("note", ["", None, '{"rule": "other", "at_ms": 9e15}'])
+def test_late_rows_wait_though_the_note_is_lost(scene: Scene, note: str | None) -> None:
     expired(scene)
-    scene.table.later(int(TODAY.timestamp() * 1000) + 12 * HOUR_MS - scene.table.now_ms)
-    scene.table.append(days(99, 2))
+    appended(scene, [99], after_hours=13)
+    if note is None:
+        scene.adapter.notes.remove("lifecycle.json")
+    else:
+        scene.adapter.notes.replace("lifecycle.json", note)
+    assert expired(scene, after_hours=14).ended.code == Code.ROWS_CAME_LATE
+
+
+def test_rows_that_were_restored_expire_in_the_next_call(scene: Scene) -> None:
+    expired(scene)
+    appended(scene, [1], after_hours=12)
+    back(scene)
+    assert expired(scene, after_hours=13).deleted_rows_count == 6
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_expiry_that_was_killed_keeps_no_row_for_a_day(scene: Scene, *, committed: bool) -> None:
+    with pytest.raises(Crash):
+        expired(scene, once_at("committed" if committed else "before_commit", crash))
+    [left] = entries(scene.adapter).values()
+    assert left.state == "pending"
     again = expired(scene, after_hours=13)
-    assert (again.due_data_files_count, again.deleted_rows_count) == (1, 1)
+    assert ages(scene) == [1, 5, 10, 30, None, None, None]
+    assert again.status == ("idle" if committed else "done")
+
+
+def test_expiries_leave_a_quarter_of_the_trash_to_other_calls() -> None:
+    """Kept for 90 days in the trash, one expiry a day would take every slot."""
+    scene = Scene(MemoryTable("db.t", {"d": "date", "k": "int"}))
+    options = {**RULE, "vacuum.trash-retention-hours": 90 * 24}
+    for day in range(60):
+        appended(scene, [40 - day], after_hours=24 * day)
+        report = expired(scene, after_hours=24 * day + 1, options=options)
+        assert report.status == ("done" if day < 48 else "failed")
+    assert (report.ended.code, report.ended["entries"], report.due_data_files_count) == (
+        Code.TRASH_FULL,
+        48,
+        12,
+    )
+    assert "nothing was committed" in str(report)
+    assert "empty it" in str(report)
+    assert len(entries(scene.adapter)) == 48
+    scene.untouched(lambda: expired(scene, after_hours=24 * 60, options=options))
+    assert expired(scene, after_hours=24 * 60, dry_run=True, options=options).status == "planned"
+    later = expired(scene, after_hours=24 * 91, options=options)
+    assert (later.status, later.deleted_rows_count) == ("done", 12)
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"rule": "other", "at_ms": 9e15}', '{"rule": 1}'])

@@ -13,6 +13,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.trash.entries import RESTORING
 from lakekeeper.engine.trash.restore import restore
@@ -27,10 +28,11 @@ from lakekeeper.errors import (
     Unsupported,
 )
 from lakekeeper.spi import Commit
-from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.runner import MemoryRunner
+from lakekeeper.testing.storage import MemoryStorage
 from tests.engine.scene import Scene
 from tests.engine.trash.partitions import (
     DAY,
@@ -336,3 +338,33 @@ def test_rows_that_came_back_by_the_formats_own_means_are_not_doubled(scene: Sce
     with pytest.raises(Unsupported, match="a RESTORE after the drop"):
         back(scene)
     assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
+
+
+def test_a_restore_of_files_counts_those_that_it_moved_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reported all that the vacuum had planned to move."""
+    table, move = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False)), MemoryStorage.move
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    calls: list[int] = []
+
+    def failing(storage: MemoryStorage, moves: Mapping[str, str]) -> list[str]:
+        calls.append(len(moves))
+        return move(storage, moves) if len(calls) == 1 else []
+
+    clock = Clock(lambda: table.now_ms, lambda _: None)
+    options = resolve({"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 3})
+    request = VacuumRequest(options, age_ms=0, allow_unsafe=True, trash=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStorage, "move", failing)
+        moved = vacuum(MemoryAdapter(table), request, clock=clock)
+    assert (moved.deleted_files_count, moved.failed_files_count) == (3, 1)
+
+    def as_on_delta(storage: MemoryStorage, moves: Mapping[str, str]) -> list[str]:
+        """Files that are at their targets already count too."""
+        move(storage, moves)
+        return [source for source, info in zip(moves, storage.look([*moves.values()]), strict=True) if info]
+
+    monkeypatch.setattr(MemoryStorage, "move", as_on_delta)
+    report = restore(MemoryAdapter(table), MemoryRunner(), moved.trash, options, clock=clock)
+    assert (report.files, report.bytes) == (3, moved.deleted_bytes_count)

@@ -1,9 +1,10 @@
-"""The deletes of a vacuum: their rate, and where an interrupt stops them."""
+"""The deletes of a vacuum: their rate, and where an interrupt or an error stops them."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import ceil
@@ -13,13 +14,16 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.vacuum_plan import FileInfo
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.vacuum.deleter import Removal
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
+from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.storage import MemoryStorage
 
 DAYS, PARTITIONS = 20, 4
 
@@ -85,6 +89,25 @@ def test_no_more_files_are_deleted_in_a_second_than_permitted(rate: int, threads
     assert (time.now - start) / 1000 >= least
 
 
+def test_a_clock_that_is_set_back_delays_no_delete() -> None:
+    """The vacuum waited until the old time had come again."""
+    table = dead(partitions=1)
+    time, waits = Time(table.now_ms), list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        time.wait(seconds)
+        if len(waits) in (3, 8):
+            time.now -= 24 * HOUR_MS
+
+    given = {"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 2, "vacuum.max-deletes-per-second": 4}
+    request = VacuumRequest(resolve(given), age_ms=0, allow_unsafe=True)
+    report = vacuum(MemoryAdapter(table), request, clock=Clock(now_ms=lambda: time.now, wait=wait))
+    assert (report.deleted_files_count, report.ended.code) == (DAYS, "done")
+    assert len(waits) == DAYS / 2 - 1
+    assert max(waits) <= 1  # at most the time of one batch more
+
+
 def test_without_a_rate_limit_nothing_waits() -> None:
     table = dead()
     time = Time(table.now_ms)
@@ -132,3 +155,55 @@ def test_an_interrupt_stops_all_partitions_after_the_batches_in_progress(
     assert len(table.rows()) == 8
     report = vacuum(adapter, replace(request, dry_run=False), clock=clock)
     assert report.deleted_files_count == len(plan.files) - gone
+
+
+@pytest.mark.parametrize("trash", [False, True], ids=["delete", "move"])
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "silent"])
+def test_an_error_of_the_storage_between_the_deletes_is_in_the_report(
+    monkeypatch: pytest.MonkeyPatch, *, trash: bool, answers: bool
+) -> None:
+    """It was raised, as if nothing had been deleted. What is certainly gone of the failing batch counts as deleted."""
+    table, calls = dead(partitions=1), []
+    name, real_look = "move" if trash else "delete", MemoryStorage.look
+    real = getattr(MemoryStorage, name)
+
+    def failing(storage: MemoryStorage, files: Any) -> list[str]:
+        calls.append(len(files))
+        done: list[str] = real(storage, files)
+        if len(calls) == 2:
+            raise AdapterError("db.t: data/x cannot be looked at (503 Slow Down)")
+        return done
+
+    def look(storage: MemoryStorage, paths: Sequence[str]) -> list[FileInfo | None]:
+        if calls and not answers:
+            raise AdapterError("503 Slow Down")
+        return real_look(storage, paths)
+
+    clock, there = Clock(now_ms=lambda: table.now_ms, wait=lambda _: None), set(table.disk)
+    options = resolve({"vacuum.max-share": 1, "vacuum.max-batch-delete-size": 3})
+    request = VacuumRequest(options, age_ms=0, allow_unsafe=True, trash=trash)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStorage, name, failing)
+        patch.setattr(MemoryStorage, "look", look)
+        report = vacuum(MemoryAdapter(table), request, clock=clock)
+    gone = 6 if answers else 3
+    assert (len(calls), len(there - set(table.disk))) == (2, 6)
+    assert (report.deleted_files_count, report.failed_files_count) == (gone, DAYS - gone)
+    assert (report.status, report.ended.code, report.ended["files"]) == ("partial", "stopped", DAYS - gone)
+    assert "503 Slow Down" in str(report.ended)
+    done = json.loads(table.notes[f"vacuum/{report.run_id}/done.json"])
+    assert (done["gone"], done["failed"]) == (gone, DAYS - gone)
+    again = vacuum(MemoryAdapter(table), request, clock=clock)
+    assert (again.deleted_files_count, again.ended.code) == (DAYS - 6, "done")
+
+
+def test_an_error_after_the_last_file_is_gone_leaves_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, real = dead(partitions=1), MemoryStorage.delete
+
+    def failing(storage: MemoryStorage, files: Any) -> list[str]:
+        real(storage, files)
+        raise AdapterError("503 Slow Down")
+
+    monkeypatch.setattr(MemoryStorage, "delete", failing)
+    report = run(table, Time(table.now_ms), vacuum_max_batch_delete_size=100)
+    assert (report.deleted_files_count, report.status, report.ended.code) == (DAYS, "done", "done")

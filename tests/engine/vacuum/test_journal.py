@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -306,3 +307,95 @@ def test_a_vacuum_replaces_another_no_longer_than_that_one_would_have_lasted(tab
         [ours_now] = theirs.values()
         assert ours_now.deletes(DAY, table.now_ms) is (table.now_ms < first.dies_ms(DAY))
     assert table.now_ms >= first.dies_ms(DAY)
+
+
+def vacuumed(table: MemoryTable, times: int = 1, *, fails: str = "", every_ms: int = DAY) -> list[str]:
+    """The ids of vacuums, each with a version to delete; ``fails`` names the call at which each of them is killed."""
+    found: list[str] = []
+
+    def planned(what: str) -> None:
+        run_id, _, note = what.removeprefix("note vacuum/").partition("/")
+        if note == "proof.json":
+            found.append(run_id)
+        if what == fails:
+            raise _Crash
+
+    for number in range(times):
+        table.later(every_ms)
+        table.overwrite([{"k": number}])
+        table.before = planned
+        with suppress(_Crash):
+            run(table, age_ms=every_ms // 2, allow_unsafe=True)
+        table.before = lambda _: None
+    return found
+
+
+def recorded(table: MemoryTable, note: str = "proof.json") -> list[str]:
+    return [name.split("/")[1] for name in table.notes if name.endswith(note)]
+
+
+def test_the_records_of_the_newest_64_vacuums_stay() -> None:
+    """They were never removed: a vacuum every 15 minutes leaves 70,080 notes in a year."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    table.overwrite([{"k": 0}])
+    runs = vacuumed(table, 70)
+    assert len(runs) == 70
+    assert recorded(table) == recorded(table, "done.json") == runs[-64:]
+    notes = dict(table.notes)
+    assert run(table, age_ms=HOUR_MS, allow_unsafe=True).ended.code == "nothing_to_do"
+    assert dict(table.notes) == notes
+
+
+def test_the_record_of_a_vacuum_that_has_not_ended_stays() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    table.overwrite([{"k": 0}])
+    table.tag("kept", table.current.number)
+    [live] = table.current.files
+    notes = MemoryAdapter(table).notes
+    notes.replace("vacuum/running/list-0000.json", json.dumps([f"mem:/db.t/{live}"]))
+    notes.replace("vacuum/running/proof.json", "{}")
+    under_way = Intent("running", VACUUM, table.now_ms, table.uuid, 1, parts=1, timeout_ms=DAY)
+    registration = register(notes, "db.t", under_way, Clock(lambda: table.now_ms))
+    runs = vacuumed(table, 70, every_ms=HOUR_MS // 6)
+    assert recorded(table) == ["running", *runs[-64:]]
+    assert registration.is_registered()
+
+
+def test_the_record_of_a_vacuum_that_was_killed_goes_like_any_other() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    table.overwrite([{"k": 0}])
+    [killed] = vacuumed(table, fails="delete")
+    assert vacuumed(table, 63)
+    assert killed in recorded(table)
+    assert vacuumed(table, 1)
+    assert killed not in recorded(table)
+    assert len(recorded(table)) == 64
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"runs": [1, null]}', '{"runs": ["../../data"]}'])
+def test_a_damaged_note_of_the_records_harms_nothing(note: str) -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    table.overwrite([{"k": 0}])
+    table.notes["vacuum/records.json"] = note
+    [only] = vacuumed(table)
+    assert json.loads(table.notes["vacuum/records.json"]) == {"runs": [only]}
+
+
+def test_records_that_cannot_be_removed_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    table.overwrite([{"k": 0}])
+    runs = vacuumed(table, 64)
+    remove = MemoryNotes.remove
+
+    def refuse(notes: MemoryNotes, name: str) -> None:
+        if name.endswith(("proof.json", "done.json")):
+            raise AdapterError("permission denied")
+        remove(notes, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryNotes, "remove", refuse)
+        runs += vacuumed(table, 2)
+    assert recorded(table) == runs
+    assert registered(MemoryAdapter(table).notes) == {}
+    runs += vacuumed(table)
+    assert recorded(table) == runs[-64:]
