@@ -23,7 +23,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
-from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.live import LivePass, Progress
 from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.units import DAY_MS
@@ -683,6 +683,39 @@ def test_in_quiet_hours_no_table_is_opened() -> None:
     assert (one.status, table.looked, table.ran) == ("waiting", [], [])
     assert one.reason == Reason.of(Code.QUIET_HOURS, window="Mon 13:00-13:30 Europe/Berlin")
     assert (report.exit_code, report.cut_short) == (0, False)
+
+
+@pytest.mark.parametrize("why", ["quiet hours", "stopped"])
+def test_a_pass_that_plans_nothing_forgets_nothing(why: str) -> None:
+    now, memory = NOON.now_ms(), FleetMemory()
+    bad = failed(failed(Task("merge", "a", "recluster", bytes=5), "boom", now, 900_000), "boom", now, 900_000)
+    waits = Task("merge", "a", "compact", since_ms=now - DAY_MS, score=7.0, bytes=9)
+    idle = Task("merge", "b", "compact", state="skipped", reason=Reason.of(Code.NO_GAIN))
+    left = TableResult("a", "waiting", Reason.of(Code.DONE), tasks=(bad, waits, idle))
+    memory.keep(AutoReport((left,), 1), now)
+    known, watch = memory.tasks(), Watch()
+    hours = {"auto.quiet-hours": "00:00-24:00"} if why == "quiet hours" else {}
+    settings = settings_from(resolve({"auto.tables": "*", "auto.verbs": "recluster,compact", **hours}))
+    given = {"before": known, "stopping": lambda: why == "stopped", "watch": watch}
+    result = passed({"a": FakeTable(), "b": FakeTable()}, settings=settings, clock=NOON, **given)
+    memory.keep(result, now)
+    assert memory.tasks() == known
+    assert set(statuses(result).values()) == {"waiting" if why == "quiet hours" else "stopped"}
+    assert {task.key: task for task in watch.now().tasks} == known, "the page shows what was known"
+
+
+def test_with_quiet_hours_nothing_waits_forever() -> None:
+    """A budget for one table a pass: the one of no worth runs too, though each day has hours without a pass."""
+    conf = {"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes": 100}
+    settings = settings_from(resolve(conf | {"auto.quiet-hours": "08:00-18:00"}))
+    memory, ran = FleetMemory(), 0
+    for now in range(NOON.now_ms(), NOON.now_ms() + 4 * DAY_MS, DAY_MS // 24):
+        low, high = (FakeTable(answers=DUE, scores={"compact": score}) for score in (1, 80))
+        clock = Clock(now_ms=partial(int, now))
+        given = {"settings": settings, "clock": clock, "before": memory.tasks()}
+        memory.keep(passed({"high": high, "low": low}, **given), now)
+        ran += len(low.ran)
+    assert ran >= 3
 
 
 def test_quiet_hours_that_begin_during_a_pass_let_the_running_task_finish() -> None:
