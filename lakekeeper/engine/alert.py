@@ -1,4 +1,4 @@
-"""Runs a command when something needs attention: a table that failed or is parked, a pattern without tables."""
+"""Runs a command when something needs attention: a verb that fails or is parked, a pattern without tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Alerts:
 
         What the command failed to report is new in the next pass, too.
         """
-        tables = {t.table: t.to_dict() for t in report.tables if t.status in ("failed", "parked")}
+        tables = {t.table: t.to_dict() for t in report.tables if t.needs_attention}
         patterns = {p.pattern: p.to_dict() for p in report.patterns if p.status != "matched"}
         wrong = tables.keys() | patterns.keys()
         new = wrong - self._known

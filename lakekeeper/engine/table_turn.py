@@ -286,6 +286,8 @@ class TableTurn:
             broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
             # Groups that only lost races to users are due again in the next pass, but what loses again and again rests.
             return failed(task, str(why), began_ms, pause_ms if broken or task.failures else 0)
+        if Code.ENDED_BY_ERROR in why.codes:  # what it committed before counts, but it would end so again
+            return failed(task, str(why), began_ms, pause_ms)
         return skipped(task, why) if status == "idle" else done(task, why)
 
     def _merged(

@@ -57,6 +57,16 @@ def test_a_table_that_was_not_attempted_has_not_recovered(code: Code, tmp_path: 
     assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["b"], ["a"]]
 
 
+def test_a_verb_that_an_error_ended_after_a_commit_is_reported(tmp_path: Path) -> None:
+    """Once, though the table is parked between two attempts."""
+    out = tmp_path / "alerts"
+    alerts, ended = Alerts(appending(out)), Reason.of(Code.ENDED_BY_ERROR, error="boom")
+    for status in ("partial", "parked", "partial"):
+        alerts.after(AutoReport((TableResult("a", status, ended),), 1))
+    (alert,) = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(t["table"], t["status"]) for t in alert["tables"]] == [("a", "partial")]
+
+
 def test_without_a_problem_nothing_is_started(tmp_path: Path) -> None:
     Alerts(appending(tmp_path / "alerts")).after(report())
     Alerts(None).after(report("a"))

@@ -614,6 +614,45 @@ def test_a_task_that_succeeds_or_is_no_longer_due_is_no_longer_parked() -> None:
     assert (idle.status, [task.failures for task in idle.tasks]) == ("idle", [0, 0])
 
 
+BROKEN = Reason.of(Code.ENDED_BY_ERROR, error="Unsupported: variant")
+
+
+@pytest.mark.parametrize("verb", ["compact", "compute_statistics"])
+def test_a_verb_that_ends_by_an_error_after_a_commit_rests_and_its_work_counts(verb: str) -> None:
+    class Breaking(FakeTable):
+        def compute_statistics(self, **given: Any) -> StatisticsReport:
+            made = super().compute_statistics(**given)
+            return made if given["dry_run"] else replace(made, ended=made.ended.plus(BROKEN))
+
+    answers = {"compact": report("compact", "committed", ended=BROKEN)}
+    before: dict[tuple[str, str], Task] = {}
+    now = NOON.now_ms()
+    for failures, minutes in ((1, 15), (2, 30), (3, 60)):
+        table = Breaking(answers=answers, outdated=3)
+        given = {"clock": Clock(now_ms=partial(int, now)), "settings": AutoSettings(("*",), (verb,), 900)}
+        result = passed({"a": table}, before=before, **given)
+        (one,), (task,) = result.tables, result.tables[0].tasks
+        assert (one.status, one.rewritten_bytes_count) == ("partial", 100 if verb == "compact" else 0)
+        assert (task.state, task.failures, task.parked_until_ms) == (
+            "failed",
+            failures,
+            now + minutes * 60_000,
+        )
+        assert "Unsupported: variant" in str(task.reason)
+        assert (one.needs_attention, result.exit_code) == (True, 1)
+        before, now = {task.key: task}, task.parked_until_ms
+
+
+def test_a_table_needs_attention_while_a_verb_fails_again_and_again_though_another_commits() -> None:
+    before = {task.key: task for task in (failed(Task("merge", "a", "recluster"), "boom", 0, 900_000),)}
+    table = FakeTable(answers={"recluster": report("recluster", "failed"), "compact": DUE["compact"]})
+    (one,) = passed({"a": table}, before=before, clock=NOON).tables
+    assert (one.status, one.needs_attention) == ("partial", True)
+    lost = FakeTable(answers={"recluster": report("recluster", "dropped"), "compact": DUE["compact"]})
+    (once,) = passed({"a": lost}, clock=NOON).tables
+    assert (once.status, once.needs_attention) == ("partial", False), "a lost race is no failure"
+
+
 def test_groups_that_only_lose_races_do_not_park_the_table() -> None:
     lost = FakeTable(answers={"compact": report("compact", "dropped")})
     (one,) = passed({"a": lost}, clock=NOON).tables
