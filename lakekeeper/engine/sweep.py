@@ -141,9 +141,12 @@ class _Pass:
         # Passes that cron starts at exactly this distance are some seconds apart from it.
         early_ms = int(self._settings.pause_seconds * 1000 * _EARLY)
         for verb, planned in turn.tasks.items():
+            before = self._context.before.get(planned.key)
+            task = renewed(planned, before)
+            if planned.state == "failed":  # to plan: this is no attempt, and ends no pause
+                turn.tasks[verb] = replace(task, failures=max(task.failures, planned.failures))
             if planned.state != "queued":
                 continue
-            task = renewed(planned, self._context.before.get(planned.key))
             waits = task.is_parked(now_ms + early_ms)
             turn.tasks[verb] = left = parked(task, now_ms) if waits else replace(task, parked_until_ms=0)
             if waits:

@@ -32,7 +32,7 @@ from lakekeeper.core.scheduling.task import (
 )
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings
-from lakekeeper.errors import AdapterError, OptionError, reason
+from lakekeeper.errors import AdapterError, NotFound, OptionError, reason
 from lakekeeper.spi import Observer
 
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
@@ -117,6 +117,7 @@ class TableTurn:
     due        the dry run of each merging verb, without a budget
     reports    of the merging verbs that ran; ``freed`` of the vacuum
     others     status of each other verb that ran, and why
+    unplanned  error of planning → the verbs that cannot be planned because of it
     errors     of verbs that raised, in order
     held       verbs that are due and do not run in this pass → why
     left_bytes of the table's own budget for a pass; None: no limit
@@ -134,6 +135,7 @@ class TableTurn:
     reports: dict[str, MergeReport] = field(default_factory=dict)
     others: dict[str, tuple[str, Reason]] = field(default_factory=dict)
     freed: VacuumReport | None = None
+    unplanned: dict[str, list[str]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     held: dict[str, Reason] = field(default_factory=dict)
     left_bytes: int | None = None
@@ -152,6 +154,7 @@ class TableTurn:
                     self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
         except Exception as error:
             # A pass continues whatever one table throws: a bad option, a lost executor, a catalog that is down.
+            self.tasks, self.held = {}, {}  # of a table that is refused, nothing runs
             if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
                 no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
                 self.refused = TableResult(self.name, "off", no_adapter)
@@ -177,14 +180,14 @@ class TableTurn:
                 self.tasks[verb] = self._planned_alone(table, task, now_ms)
 
     def _planned_alone(self, table: Maintained, task: Task, now_ms: int) -> Task:
-        """As planned; a bad option of a verb that merges nothing, such as a lifecycle column, fails that verb alone."""
+        """As planned; an error, such as a key that is not a column, fails that verb alone, unless the table is gone."""
         try:
             return self._planned(table, task)
-        except OptionError as error:
-            if task.verb not in _OTHERS:
+        except Exception as error:
+            if isinstance(error, NotFound) or (isinstance(error, AdapterError) and error.missing):
                 raise
-            self.errors.append(f"{task.verb}: {reason(error)}")
-            return failed(task, self.errors[-1], now_ms, 0)
+            self.unplanned.setdefault(reason(error), []).append(task.verb)
+            return failed(task, reason(error), now_ms, 0)
 
     def _planned(self, table: Maintained, task: Task) -> Task:
         if task.verb == VACUUM:
@@ -230,6 +233,8 @@ class TableTurn:
             return
         try:
             for verb, task in self.tasks.items():
+                if task.state == "failed":
+                    continue
                 if verb == VACUUM:
                     self.freed = self.table.vacuum(dry_run=True, observer=observer)
                 elif task.reason is not None and task.reason.code in (Code.NO_KEY, Code.NO_RULE):
@@ -321,9 +326,9 @@ class TableTurn:
             return self.refused
         known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}
         reports = [report for report in known.values() if report is not None]
-        made = outcome(
-            self.name, reports, self.freed, tuple(self.others.values()), error=_joined(self.errors)
-        )
+        unplanned = [f"{', '.join(verbs)}: {error}" for error, verbs in self.unplanned.items()]
+        error = _joined([*unplanned, *self.errors])
+        made = outcome(self.name, reports, self.freed, tuple(self.others.values()), error=error)
         debt = debt_of([report.plan for report in self.due.values() if report.plan])
         tasks = tuple(self.tasks.values())
         ran = bool(reports or self.freed or self.others)
@@ -342,7 +347,7 @@ class TableTurn:
         if not self.held:
             return made
         reasons = list(dict.fromkeys(self.held.values()))
-        why = made.reason.plus(*reasons) if ran or self.errors else reasons[0].plus(*reasons[1:])
+        why = made.reason.plus(*reasons) if ran or made.status == "failed" else reasons[0].plus(*reasons[1:])
         codes = {each.code for each in reasons}
         if Code.PARKED in codes and made.status != "failed":
             return replace(made, status="parked", reason=why)

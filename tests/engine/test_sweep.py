@@ -1014,3 +1014,58 @@ def test_a_bad_option_of_a_verb_that_merges_nothing_fails_that_verb_alone(verb: 
         "compact": "done",
         "vacuum": "skipped",
     }
+
+
+class Unplannable(FakeTable):
+    """Its recluster cannot be planned: the key is not a column, or the catalog does not respond."""
+
+    error: Exception = OptionError("cluster-by", "nope", "a column of the table")
+
+    def recluster(self, **given: Any) -> MergeReport:
+        raise self.error
+
+
+def test_a_verb_that_cannot_be_planned_hides_no_work_of_the_others() -> None:
+    verbs = ("expire_rows", "compact", "recluster", "vacuum")
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "30d"}
+    table, memory = Unplannable(rule, answers=DUE, expired=3), FleetMemory()
+    result = passed({"a": table}, clock=NOON, settings=AutoSettings(("*",), verbs, 900))
+    memory.keep(result, NOON.now_ms())
+    (one,) = result.tables
+    assert table.verbs == ["expire_rows", "compact", "vacuum", "empty_trash"]
+    assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("failed", 100, ("r-1",))
+    assert memory.rewritten_bytes(NOON.now_ms()) == 100
+    assert str(one.reason["error"]).startswith("recluster: OptionError: cluster-by: got 'nope'")
+    assert {Code.REWROTE, Code.ROWS_EXPIRED} < set(one.reason.codes)
+    assert [task.state for task in one.tasks] == ["done", "done", "failed", "skipped"]
+    dry = passed({"a": table}, dry_run=True, settings=AutoSettings(("*",), verbs, 900)).tables[0]
+    assert (dry.status, str(dry.reason).count("cluster-by"), dry.tasks[0].state) == ("failed", 1, "queued")
+
+
+def test_an_error_of_several_plans_is_reported_once() -> None:
+    down = OptionError("target-file-size", "nope", "a size")
+    (one,) = passed({"a": FakeTable(answers={"recluster": down, "compact": down})}).tables
+    assert str(one.reason["error"]).startswith("recluster, compact: OptionError: target-file-size")
+
+
+def test_a_plan_that_fails_once_ends_no_pause() -> None:
+    known = failed(
+        failed(Task("merge", "a", "recluster"), "boom", 0, 900_000), "boom", NOON.now_ms(), 900_000
+    )
+    (one,) = passed({"a": Unplannable()}, before={known.key: known}, clock=NOON).tables
+    (task,) = (task for task in one.tasks if task.verb == "recluster")
+    assert (task.failures, task.parked_until_ms) == (2, known.parked_until_ms)
+    waits = Task("merge", "a", "recluster", since_ms=5)
+    (one,) = passed({"a": Unplannable()}, before={waits.key: waits}, clock=NOON).tables
+    assert [(task.since_ms, task.failures) for task in one.tasks if task.verb == "recluster"] == [(5, 1)]
+
+
+@pytest.mark.parametrize(
+    "error", [NotFound("a", "no such table"), AdapterError("no adapter for 'x'", missing="x")]
+)
+def test_of_a_table_that_goes_while_it_is_planned_no_verb_runs(error: Exception) -> None:
+    table = Unplannable(answers=DUE)
+    table.error = error
+    (one,) = passed({"a": table}, settings=AutoSettings(("*",), ("compact", "recluster"), 900)).tables
+    assert (table.verbs, one.tasks) == ([], ())
+    assert one.status == ("failed" if isinstance(error, NotFound) else "off")
