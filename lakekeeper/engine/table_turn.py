@@ -15,7 +15,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import PLANNED, MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
-from lakekeeper.core.scheduling.debt import debt_of, gain_of
+from lakekeeper.core.scheduling.debt import NO_DEBT, Debt, debt_of, gain_of
 from lakekeeper.core.scheduling.outcome import kept_up, merged, outcome, vacuumed
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.core.scheduling.task import (
@@ -114,7 +114,8 @@ class TableTurn:
 
     refused    the result if the table was not planned: it is off, or cannot be opened
     tasks      by verb, in the order of the verbs
-    due        the dry run of each merging verb, without a budget
+    due        the dry run of each merging verb, without a budget; like ``reports`` without blocks, as tables are many
+    debt       what was due when the table was planned
     reports    of the merging verbs that ran; ``freed`` of the vacuum
     others     status of each other verb that ran, and why
     unplanned  error of planning → the verbs that cannot be planned because of it
@@ -132,6 +133,7 @@ class TableTurn:
     table: Maintained | None = None
     tasks: dict[str, Task] = field(default_factory=dict)
     due: dict[str, MergeReport] = field(default_factory=dict)
+    debt: Debt = NO_DEBT
     reports: dict[str, MergeReport] = field(default_factory=dict)
     others: dict[str, tuple[str, Reason]] = field(default_factory=dict)
     freed: VacuumReport | None = None
@@ -154,7 +156,7 @@ class TableTurn:
                     self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
         except Exception as error:
             # A pass continues whatever one table throws: a bad option, a lost executor, a catalog that is down.
-            self.tasks, self.held = {}, {}  # of a table that is refused, nothing runs
+            self.tasks, self.due, self.held = {}, {}, {}  # of a table that is refused, nothing runs
             if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
                 no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
                 self.refused = TableResult(self.name, "off", no_adapter)
@@ -178,6 +180,8 @@ class TableTurn:
                 self.tasks[verb] = skipped(task, Reason.of(Code.NO_RULE))
             else:
                 self.tasks[verb] = self._planned_alone(table, task, now_ms)
+        self.debt = debt_of([report.plan for report in self.due.values() if report.plan])
+        self.due = {verb: report.without_blocks() for verb, report in self.due.items()}
 
     def _planned_alone(self, table: Maintained, task: Task, now_ms: int) -> Task:
         """As planned; an error, such as a key that is not a column, fails that verb alone, unless the table is gone."""
@@ -244,7 +248,7 @@ class TableTurn:
                     self.others[verb] = kept_up(verb, due)
                 else:
                     report = _act(self.table, verb, dry_run=True, budget=self.left_bytes, observer=observer)
-                    self.reports[verb] = report
+                    self.reports[verb] = report.without_blocks()
         except Exception as error:
             self.errors.append(reason(error))
 
@@ -280,7 +284,7 @@ class TableTurn:
                 limits = [limit for limit in (self.left_bytes, granted) if limit is not None]
                 budget = min(limits) if limits else None
                 report = self._merged(self.table, task, budget, observer, heavy)
-                self.reports[task.verb] = report
+                self.reports[task.verb] = report.without_blocks()
                 status, why = merged([report])
         except Exception as error:
             self.errors.append(reason(error))
@@ -329,13 +333,12 @@ class TableTurn:
         unplanned = [f"{', '.join(verbs)}: {error}" for error, verbs in self.unplanned.items()]
         error = _joined([*unplanned, *self.errors])
         made = outcome(self.name, reports, self.freed, tuple(self.others.values()), error=error)
-        debt = debt_of([report.plan for report in self.due.values() if report.plan])
         tasks = tuple(self.tasks.values())
         ran = bool(reports or self.freed or self.others)
         made = self._with_held(made, ran)
         spent = sum(self.spent_bytes.values())
         used = round(self.core_seconds, 3)
-        return replace(made, tasks=tasks, debt=debt, core_seconds=used, attempted_bytes_count=spent)
+        return replace(made, tasks=tasks, debt=self.debt, core_seconds=used, attempted_bytes_count=spent)
 
     def _not_due(self, verb: str) -> MergeReport | None:
         """The dry run of a verb for which nothing was due: its plan says why."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import threading
+import weakref
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,8 +19,9 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.coefficients import Coefficients
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
-from lakekeeper.core.model.plan import Left, Plan
+from lakekeeper.core.model.plan import Left, Plan, Prediction, Tasks
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
@@ -149,7 +152,10 @@ class FakeTable:
         made = report(verb, *["planned"] * count, dry_run=True)
         assert made.plan is not None
         worth: Any = SimpleNamespace(score=self.scores.get(verb, 0.0), seconds_saved=1.0)
-        prediction: Any = SimpleNamespace(worth=worth)
+        sizes, shares = np.zeros(0, np.int64), np.zeros(0)
+        prediction = Prediction(
+            worth, "", 0.0, Coefficients(), None, pa.array([], pa.string()), sizes, shares
+        )
         tasks: Any = tuple(SimpleNamespace(input_bytes=100) for _ in range(count))
         return replace(made, plan=replace(made.plan, tasks=tasks, prediction=prediction))
 
@@ -1069,3 +1075,48 @@ def test_of_a_table_that_goes_while_it_is_planned_no_verb_runs(error: Exception)
     (one,) = passed({"a": table}, settings=AutoSettings(("*",), ("compact", "recluster"), 900)).tables
     assert (table.verbs, one.tasks) == ([], ())
     assert one.status == ("failed" if isinstance(error, NotFound) else "off")
+
+
+class Large(FakeTable):
+    """Each plan and each report holds the paths of all blocks, to which ``refs`` refer."""
+
+    refs: list[weakref.ref[pa.Array]]
+
+    def compact(self, **given: Any) -> MergeReport:
+        made = super().compact(**given)
+        assert made.plan is not None
+        paths = pa.array(["a", "b", "c"])
+        self.refs.append(weakref.ref(paths))
+
+        def make(_: int) -> Any:
+            raise AssertionError(f"no task is made of {paths}")
+
+        at, size = np.arange(len(made.groups)), [100] * len(made.groups)
+        tasks = Tasks(make, size, at, np.arange(len(at) + 1), np.zeros(len(at), np.bool_))
+        left = tuple(replace(each, named=paths) for each in made.plan.left)
+        known = made.plan.prediction
+        prediction = replace(known, path=paths, bytes=np.full(3, 100)) if known else None
+        return replace(made, plan=replace(made.plan, tasks=tasks, left=left, prediction=prediction))
+
+
+@pytest.mark.parametrize("due", [True, False])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_pass_holds_no_snapshot_of_a_table_that_it_has_planned(due: bool, dry_run: bool) -> None:
+    refs: list[weakref.ref[pa.Array]] = []
+    held: list[int] = []
+
+    def looked(_: str) -> None:
+        gc.collect()
+        held.append(sum(ref() is not None for ref in refs))
+
+    tables = {name: Large(answers=DUE if due else {}, scores={"compact": 7.0}) for name in "ab"}
+    for table in tables.values():
+        table.refs = refs
+    settings = AutoSettings(("*",), ("compact",), 900)
+    result = passed(tables, settings=settings, planned=looked, ended=looked, dry_run=dry_run)
+    assert set(held) == {0}
+    assert len(held) == (4 if due and not dry_run else 2)
+    for one in result.tables:
+        assert one.debt.bytes == (100 if due else 0)
+        assert one.score == (None if due or dry_run else 7.0)
+    assert due or "compact is not due" in str(result.tables[0].reason)
