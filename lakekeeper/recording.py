@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
@@ -121,17 +121,25 @@ class FleetMemory:
         self.sessions: Mapping[str, TableSession] = {}
         self._store = store
         self._tasks: dict[tuple[str, str], Task] = {}
+        self._recorded: dict[tuple[str, str], Task] = {}
+        self._unwritten: dict[tuple[str, str], Task | None] = {}
         self._rewritten: list[tuple[int, int]] = []
         self._used: list[tuple[int, str, float]] = []
 
     def tasks(self) -> dict[tuple[str, str], Task]:
-        """The tasks of the passes before, by table and verb."""
-        if self._store is not None:
-            try:
-                return self._tasks | {task.key: task for task in self._store.tasks()}
-            except Exception as error:  # the pass goes on without what it knew
-                _warn(error)
-        return dict(self._tasks)
+        """The tasks of the passes before, by table and verb.
+
+        Of a task that could not be written to the history, this process knows more until the history changes.
+        """
+        if self._store is None:
+            return dict(self._tasks)
+        try:
+            self._recorded = {task.key: task for task in self._store.tasks()}
+        except Exception as error:  # the pass goes on without what it knew
+            _warn(error)
+            return dict(self._tasks)
+        outdated = {key for key, then in self._unwritten.items() if self._recorded.get(key) == then}
+        return self._tasks | {key: task for key, task in self._recorded.items() if key not in outdated}
 
     def rewritten_bytes(self, now_ms: int) -> int:
         """Bytes that automatic runs have rewritten in the 24 hours before ``now_ms``, committed or not.
@@ -172,10 +180,17 @@ class FleetMemory:
         used = [(now_ms, table.table, table.core_seconds) for table in report.tables if table.core_seconds]
         self._used = [*(each for each in self._used if day.has(each[0])), *used]
         if self._store is not None:
-            try:
-                self._store.keep_tasks(tasks, now_ms)
-            except Exception as error:  # as for an operation: never the failure of the pass
-                _warn(error)
+            self._write(self._store, tasks, now_ms)
+
+    def _write(self, store: HistoryStore, tasks: Sequence[Task], now_ms: int) -> None:
+        """Write tasks to the history, or note what it had of them instead."""
+        then = {task.key: self._recorded.get(task.key) for task in tasks}
+        try:
+            store.keep_tasks(tasks, now_ms)
+            self._unwritten = {key: task for key, task in self._unwritten.items() if key not in then}
+        except Exception as error:  # as for an operation: never the failure of the pass
+            _warn(error)
+            self._unwritten |= then
 
 
 def _warn(error: Exception) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.units import DAY_MS
+from lakekeeper.errors import HistoryError
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.recording import FleetMemory, table_id
 from lakekeeper.redaction import redacted
@@ -96,6 +98,38 @@ def test_an_unavailable_history_only_causes_a_warning(
         memory.keep(report(100, TASK), 0)
         assert (memory.tasks(), memory.rewritten_bytes(1)) == ({("a", "compact"): TASK}, 100)
     assert "the history of automatic runs is not available" in caplog.text
+
+
+class Full(HistoryStore):
+    """A file that can be read, and written only while its disk has room."""
+
+    full = True
+
+    def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
+        if self.full:
+            raise HistoryError("database or disk is full")
+        super().keep_tasks(tasks, now_ms)
+
+
+def test_a_history_that_cannot_be_written_overrides_nothing_newer(tmp_path: Path) -> None:
+    """Failures that it lacks keep counting, until it changes: by another process, or by this one."""
+    others, full = HistoryStore(tmp_path / "history.db"), Full(tmp_path / "history.db")
+    others.keep_tasks([Task("merge", "a", "compact", state="done")], 0)
+    memory, again = FleetMemory(full), failed(TASK, "boom", 0, 1_000)
+    for task in (TASK, again):
+        memory.tasks()
+        memory.keep(report(0, task), 0)
+        assert memory.tasks() == {TASK.key: task}
+    theirs = replace(TASK, failures=7)
+    others.keep_tasks([theirs], 0)
+    assert memory.tasks() == {TASK.key: theirs}
+    memory.keep(report(0, again), 0)
+    assert memory.tasks() == {TASK.key: again}
+    others.release({"a"})
+    assert memory.tasks()[TASK.key].failures == 0, "released by a user"
+    full.full = False
+    memory.keep(report(0, again), 0)
+    assert memory.tasks() == {TASK.key: again} == {task.key: task for task in others.tasks()}
 
 
 def test_services_have_different_names() -> None:

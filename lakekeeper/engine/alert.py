@@ -1,4 +1,4 @@
-"""Runs a command when something needs attention: a table that failed or is parked, a pattern without tables."""
+"""Runs a command when something needs attention: a verb that fails or is parked, a pattern without tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.errors import OptionError, reason
 
 _LOG = logging.getLogger("lakekeeper")
@@ -18,6 +18,8 @@ PATIENCE_SECONDS = 30.0
 
 class Alerts:
     """Alerts of one service: one for each table and pattern, and another only after a recovery.
+
+    A table whose failed verb was not attempted, because of quiet hours or a budget, has not recovered.
 
     Raises OptionError for a command that cannot be split into words.
     """
@@ -37,11 +39,11 @@ class Alerts:
 
         What the command failed to report is new in the next pass, too.
         """
-        tables = {t.table: t.to_dict() for t in report.tables if t.status in ("failed", "parked")}
+        tables = {t.table: t.to_dict() for t in report.tables if t.needs_attention}
         patterns = {p.pattern: p.to_dict() for p in report.patterns if p.status != "matched"}
         wrong = tables.keys() | patterns.keys()
         new = wrong - self._known
-        self._known &= wrong
+        self._known &= wrong | {t.table for t in report.tables if _not_attempted(t)}
         if not new or not self._command:
             return
         alert = {
@@ -53,7 +55,7 @@ class Alerts:
         except Exception as error:  # an alert must not end the service
             _LOG.warning("the alert command failed: %s", self._why(error))
         else:
-            self._known = wrong
+            self._known |= wrong
 
     def _run(self, text: str) -> None:
         subprocess.run(
@@ -74,3 +76,9 @@ class Alerts:
         if isinstance(error, subprocess.TimeoutExpired):
             return f"{program}: still running after {PATIENCE_SECONDS:g} s"
         return reason(error)
+
+
+def _not_attempted(table: TableResult) -> bool:
+    """Whether the pass shows nothing of a verb that failed before: it was not planned, or it waits."""
+    unplanned = not table.tasks
+    return table.status in ("waiting", "stopped") and (unplanned or any(t.failures for t in table.tasks))

@@ -22,11 +22,12 @@ from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.budget import FleetBudget
 from lakekeeper.core.scheduling.queue import next_task
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
-from lakekeeper.core.scheduling.task import Task, kind_of, parked, renewed
+from lakekeeper.core.scheduling.task import Task, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import Heavy, OneLook, OpenTable, TableTurn
 from lakekeeper.engine.watch import Watch
+from lakekeeper.redaction import without_user
 from lakekeeper.spi import Observer
 
 _EARLY = 0.05  # share of the pause by which a retry may come early
@@ -133,11 +134,7 @@ class _Pass:
     def _plan_tasks(self, turn: TableTurn) -> None:
         pause = self._pause()
         if pause is not None:
-            turn.tasks = {
-                verb: Task(kind_of(verb), turn.name, verb, since_ms=self._clock.now_ms())
-                for verb in self._settings.verbs
-            }
-            turn.held = dict.fromkeys(turn.tasks, pause)
+            self._leave(turn, pause)
             return
         turn.plan(self._open, self._context.one_look, self._settings, self._clock.now_ms())
         self._context.planned(turn.name)
@@ -145,13 +142,22 @@ class _Pass:
         # Passes that cron starts at exactly this distance are some seconds apart from it.
         early_ms = int(self._settings.pause_seconds * 1000 * _EARLY)
         for verb, planned in turn.tasks.items():
+            before = self._context.before.get(planned.key)
+            task = renewed(planned, before)
+            if planned.state == "failed":  # to plan: this is no attempt, and ends no pause
+                turn.tasks[verb] = replace(task, failures=max(task.failures, planned.failures))
             if planned.state != "queued":
                 continue
-            task = renewed(planned, self._context.before.get(planned.key))
             waits = task.is_parked(now_ms + early_ms)
             turn.tasks[verb] = left = parked(task, now_ms) if waits else replace(task, parked_until_ms=0)
             if waits:
                 turn.held[verb] = left.reason or Reason.of(Code.NOT_REACHED)
+
+    def _leave(self, turn: TableTurn, why: Reason) -> None:
+        """Leave a table unplanned: without tasks in the report, what earlier passes know of it stays known."""
+        turn.held = dict.fromkeys(self._settings.verbs, why)
+        known = (self._context.before.get((without_user(turn.name), verb)) for verb in self._settings.verbs)
+        self._context.watch.changed(*(task for task in known if task is not None and task.state != "running"))
 
     def carry_out(self) -> None:
         """Run the tasks that are due, at most one for each table at a time."""

@@ -15,7 +15,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import PLANNED, MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
-from lakekeeper.core.scheduling.debt import debt_of, gain_of
+from lakekeeper.core.scheduling.debt import NO_DEBT, Debt, debt_of, gain_of
 from lakekeeper.core.scheduling.outcome import kept_up, merged, outcome, vacuumed
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.core.scheduling.task import (
@@ -32,7 +32,7 @@ from lakekeeper.core.scheduling.task import (
 )
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings
-from lakekeeper.errors import AdapterError, OptionError, reason
+from lakekeeper.errors import AdapterError, NotFound, OptionError, reason
 from lakekeeper.spi import Observer
 
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
@@ -114,9 +114,11 @@ class TableTurn:
 
     refused    the result if the table was not planned: it is off, or cannot be opened
     tasks      by verb, in the order of the verbs
-    due        the dry run of each merging verb, without a budget
+    due        the dry run of each merging verb, without a budget; like ``reports`` without blocks, as tables are many
+    debt       what was due when the table was planned
     reports    of the merging verbs that ran; ``freed`` of the vacuum
     others     status of each other verb that ran, and why
+    unplanned  error of planning → the verbs that cannot be planned because of it
     errors     of verbs that raised, in order
     held       verbs that are due and do not run in this pass → why
     left_bytes of the table's own budget for a pass; None: no limit
@@ -131,9 +133,11 @@ class TableTurn:
     table: Maintained | None = None
     tasks: dict[str, Task] = field(default_factory=dict)
     due: dict[str, MergeReport] = field(default_factory=dict)
+    debt: Debt = NO_DEBT
     reports: dict[str, MergeReport] = field(default_factory=dict)
     others: dict[str, tuple[str, Reason]] = field(default_factory=dict)
     freed: VacuumReport | None = None
+    unplanned: dict[str, list[str]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     held: dict[str, Reason] = field(default_factory=dict)
     left_bytes: int | None = None
@@ -152,6 +156,7 @@ class TableTurn:
                     self._plan_verbs(table, table.options({"auto.verbs": ",".join(settings.verbs)}), now_ms)
         except Exception as error:
             # A pass continues whatever one table throws: a bad option, a lost executor, a catalog that is down.
+            self.tasks, self.due, self.held = {}, {}, {}  # of a table that is refused, nothing runs
             if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
                 no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
                 self.refused = TableResult(self.name, "off", no_adapter)
@@ -175,16 +180,18 @@ class TableTurn:
                 self.tasks[verb] = skipped(task, Reason.of(Code.NO_RULE))
             else:
                 self.tasks[verb] = self._planned_alone(table, task, now_ms)
+        self.debt = debt_of([report.plan for report in self.due.values() if report.plan])
+        self.due = {verb: report.without_blocks() for verb, report in self.due.items()}
 
     def _planned_alone(self, table: Maintained, task: Task, now_ms: int) -> Task:
-        """As planned; a bad option of a verb that merges nothing, such as a lifecycle column, fails that verb alone."""
+        """As planned; an error, such as a key that is not a column, fails that verb alone, unless the table is gone."""
         try:
             return self._planned(table, task)
-        except OptionError as error:
-            if task.verb not in _OTHERS:
+        except Exception as error:
+            if isinstance(error, NotFound) or (isinstance(error, AdapterError) and error.missing):
                 raise
-            self.errors.append(f"{task.verb}: {reason(error)}")
-            return failed(task, self.errors[-1], now_ms, 0)
+            self.unplanned.setdefault(reason(error), []).append(task.verb)
+            return failed(task, reason(error), now_ms, 0)
 
     def _planned(self, table: Maintained, task: Task) -> Task:
         if task.verb == VACUUM:
@@ -230,6 +237,8 @@ class TableTurn:
             return
         try:
             for verb, task in self.tasks.items():
+                if task.state == "failed":
+                    continue
                 if verb == VACUUM:
                     self.freed = self.table.vacuum(dry_run=True, observer=observer)
                 elif task.reason is not None and task.reason.code in (Code.NO_KEY, Code.NO_RULE):
@@ -239,7 +248,7 @@ class TableTurn:
                     self.others[verb] = kept_up(verb, due)
                 else:
                     report = _act(self.table, verb, dry_run=True, budget=self.left_bytes, observer=observer)
-                    self.reports[verb] = report
+                    self.reports[verb] = report.without_blocks()
         except Exception as error:
             self.errors.append(reason(error))
 
@@ -275,7 +284,7 @@ class TableTurn:
                 limits = [limit for limit in (self.left_bytes, granted) if limit is not None]
                 budget = min(limits) if limits else None
                 report = self._merged(self.table, task, budget, observer, heavy)
-                self.reports[task.verb] = report
+                self.reports[task.verb] = report.without_blocks()
                 status, why = merged([report])
         except Exception as error:
             self.errors.append(reason(error))
@@ -286,6 +295,8 @@ class TableTurn:
             broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
             # Groups that only lost races to users are due again in the next pass, but what loses again and again rests.
             return failed(task, str(why), began_ms, pause_ms if broken or task.failures else 0)
+        if Code.ENDED_BY_ERROR in why.codes:  # what it committed before counts, but it would end so again
+            return failed(task, str(why), began_ms, pause_ms)
         return skipped(task, why) if status == "idle" else done(task, why)
 
     def _merged(
@@ -319,16 +330,15 @@ class TableTurn:
             return self.refused
         known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}
         reports = [report for report in known.values() if report is not None]
-        made = outcome(
-            self.name, reports, self.freed, tuple(self.others.values()), error=_joined(self.errors)
-        )
-        debt = debt_of([report.plan for report in self.due.values() if report.plan])
+        unplanned = [f"{', '.join(verbs)}: {error}" for error, verbs in self.unplanned.items()]
+        error = _joined([*unplanned, *self.errors])
+        made = outcome(self.name, reports, self.freed, tuple(self.others.values()), error=error)
         tasks = tuple(self.tasks.values())
         ran = bool(reports or self.freed or self.others)
         made = self._with_held(made, ran)
         spent = sum(self.spent_bytes.values())
         used = round(self.core_seconds, 3)
-        return replace(made, tasks=tasks, debt=debt, core_seconds=used, attempted_bytes_count=spent)
+        return replace(made, tasks=tasks, debt=self.debt, core_seconds=used, attempted_bytes_count=spent)
 
     def _not_due(self, verb: str) -> MergeReport | None:
         """The dry run of a verb for which nothing was due: its plan says why."""
@@ -340,7 +350,7 @@ class TableTurn:
         if not self.held:
             return made
         reasons = list(dict.fromkeys(self.held.values()))
-        why = made.reason.plus(*reasons) if ran or self.errors else reasons[0].plus(*reasons[1:])
+        why = made.reason.plus(*reasons) if ran or made.status == "failed" else reasons[0].plus(*reasons[1:])
         codes = {each.code for each in reasons}
         if Code.PARKED in codes and made.status != "failed":
             return replace(made, status="parked", reason=why)

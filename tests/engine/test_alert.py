@@ -13,6 +13,7 @@ import pytest
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, PatternResult, TableResult
+from lakekeeper.core.scheduling.task import Task
 from lakekeeper.engine import alert
 from lakekeeper.engine.alert import Alerts
 from lakekeeper.errors import OptionError
@@ -40,6 +41,30 @@ def test_each_problem_is_reported_once_until_it_is_over(tmp_path: Path) -> None:
     assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["b"], ["a"]]
     assert [[p["pattern"] for p in alert["patterns"]] for alert in received] == [[], ["x.*"], []]
     assert received[0]["tables"][0]["reason"]["text"] == "boom"
+
+
+@pytest.mark.parametrize("code", [Code.QUIET_HOURS, Code.FLEET_BUDGET_SPENT])
+def test_a_table_that_was_not_attempted_has_not_recovered(code: Code, tmp_path: Path) -> None:
+    """In quiet hours it is not even planned; without a budget its verb waits, with its failures."""
+    out = tmp_path / "alerts"
+    alerts = Alerts(appending(out))
+    waits = () if code == Code.QUIET_HOURS else (Task("merge", "a", "compact", failures=2),)
+    why = Reason.of(code, window="08:00-18:00", limit="auto.budget-bytes")
+    held = AutoReport((TableResult("a", "waiting", why, tasks=waits),), 1)
+    for each in (report("a"), held, report("a"), held, report("a", "b"), held, report(), report("a")):
+        alerts.after(each)
+    received = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["b"], ["a"]]
+
+
+def test_a_verb_that_an_error_ended_after_a_commit_is_reported(tmp_path: Path) -> None:
+    """Once, though the table is parked between two attempts."""
+    out = tmp_path / "alerts"
+    alerts, ended = Alerts(appending(out)), Reason.of(Code.ENDED_BY_ERROR, error="boom")
+    for status in ("partial", "parked", "partial"):
+        alerts.after(AutoReport((TableResult("a", status, ended),), 1))
+    (alert,) = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(t["table"], t["status"]) for t in alert["tables"]] == [("a", "partial")]
 
 
 def test_without_a_problem_nothing_is_started(tmp_path: Path) -> None:

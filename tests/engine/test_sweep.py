@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import threading
+import weakref
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,13 +19,14 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.config.options import Options, resolve
+from lakekeeper.core.model.coefficients import Coefficients
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
-from lakekeeper.core.model.plan import Left, Plan
+from lakekeeper.core.model.plan import Left, Plan, Prediction, Tasks
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
-from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.live import LivePass, Progress
 from lakekeeper.core.scheduling.task import Task, failed
 from lakekeeper.core.units import DAY_MS
@@ -149,7 +152,10 @@ class FakeTable:
         made = report(verb, *["planned"] * count, dry_run=True)
         assert made.plan is not None
         worth: Any = SimpleNamespace(score=self.scores.get(verb, 0.0), seconds_saved=1.0)
-        prediction: Any = SimpleNamespace(worth=worth)
+        sizes, shares = np.zeros(0, np.int64), np.zeros(0)
+        prediction = Prediction(
+            worth, "", 0.0, Coefficients(), None, pa.array([], pa.string()), sizes, shares
+        )
         tasks: Any = tuple(SimpleNamespace(input_bytes=100) for _ in range(count))
         return replace(made, plan=replace(made.plan, tasks=tasks, prediction=prediction))
 
@@ -614,6 +620,45 @@ def test_a_task_that_succeeds_or_is_no_longer_due_is_no_longer_parked() -> None:
     assert (idle.status, [task.failures for task in idle.tasks]) == ("idle", [0, 0])
 
 
+BROKEN = Reason.of(Code.ENDED_BY_ERROR, error="Unsupported: variant")
+
+
+@pytest.mark.parametrize("verb", ["compact", "compute_statistics"])
+def test_a_verb_that_ends_by_an_error_after_a_commit_rests_and_its_work_counts(verb: str) -> None:
+    class Breaking(FakeTable):
+        def compute_statistics(self, **given: Any) -> StatisticsReport:
+            made = super().compute_statistics(**given)
+            return made if given["dry_run"] else replace(made, ended=made.ended.plus(BROKEN))
+
+    answers = {"compact": report("compact", "committed", ended=BROKEN)}
+    before: dict[tuple[str, str], Task] = {}
+    now = NOON.now_ms()
+    for failures, minutes in ((1, 15), (2, 30), (3, 60)):
+        table = Breaking(answers=answers, outdated=3)
+        given = {"clock": Clock(now_ms=partial(int, now)), "settings": AutoSettings(("*",), (verb,), 900)}
+        result = passed({"a": table}, before=before, **given)
+        (one,), (task,) = result.tables, result.tables[0].tasks
+        assert (one.status, one.rewritten_bytes_count) == ("partial", 100 if verb == "compact" else 0)
+        assert (task.state, task.failures, task.parked_until_ms) == (
+            "failed",
+            failures,
+            now + minutes * 60_000,
+        )
+        assert "Unsupported: variant" in str(task.reason)
+        assert (one.needs_attention, result.exit_code) == (True, 1)
+        before, now = {task.key: task}, task.parked_until_ms
+
+
+def test_a_table_needs_attention_while_a_verb_fails_again_and_again_though_another_commits() -> None:
+    before = {task.key: task for task in (failed(Task("merge", "a", "recluster"), "boom", 0, 900_000),)}
+    table = FakeTable(answers={"recluster": report("recluster", "failed"), "compact": DUE["compact"]})
+    (one,) = passed({"a": table}, before=before, clock=NOON).tables
+    assert (one.status, one.needs_attention) == ("partial", True)
+    lost = FakeTable(answers={"recluster": report("recluster", "dropped"), "compact": DUE["compact"]})
+    (once,) = passed({"a": lost}, clock=NOON).tables
+    assert (once.status, once.needs_attention) == ("partial", False), "a lost race is no failure"
+
+
 def test_groups_that_only_lose_races_do_not_park_the_table() -> None:
     lost = FakeTable(answers={"compact": report("compact", "dropped")})
     (one,) = passed({"a": lost}, clock=NOON).tables
@@ -683,6 +728,39 @@ def test_in_quiet_hours_no_table_is_opened() -> None:
     assert (one.status, table.looked, table.ran) == ("waiting", [], [])
     assert one.reason == Reason.of(Code.QUIET_HOURS, window="Mon 13:00-13:30 Europe/Berlin")
     assert (report.exit_code, report.cut_short) == (0, False)
+
+
+@pytest.mark.parametrize("why", ["quiet hours", "stopped"])
+def test_a_pass_that_plans_nothing_forgets_nothing(why: str) -> None:
+    now, memory = NOON.now_ms(), FleetMemory()
+    bad = failed(failed(Task("merge", "a", "recluster", bytes=5), "boom", now, 900_000), "boom", now, 900_000)
+    waits = Task("merge", "a", "compact", since_ms=now - DAY_MS, score=7.0, bytes=9)
+    idle = Task("merge", "b", "compact", state="skipped", reason=Reason.of(Code.NO_GAIN))
+    left = TableResult("a", "waiting", Reason.of(Code.DONE), tasks=(bad, waits, idle))
+    memory.keep(AutoReport((left,), 1), now)
+    known, watch = memory.tasks(), Watch()
+    hours = {"auto.quiet-hours": "00:00-24:00"} if why == "quiet hours" else {}
+    settings = settings_from(resolve({"auto.tables": "*", "auto.verbs": "recluster,compact", **hours}))
+    given = {"before": known, "stopping": lambda: why == "stopped", "watch": watch}
+    result = passed({"a": FakeTable(), "b": FakeTable()}, settings=settings, clock=NOON, **given)
+    memory.keep(result, now)
+    assert memory.tasks() == known
+    assert set(statuses(result).values()) == {"waiting" if why == "quiet hours" else "stopped"}
+    assert {task.key: task for task in watch.now().tasks} == known, "the page shows what was known"
+
+
+def test_with_quiet_hours_nothing_waits_forever() -> None:
+    """A budget for one table a pass: the one of no worth runs too, though each day has hours without a pass."""
+    conf = {"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes": 100}
+    settings = settings_from(resolve(conf | {"auto.quiet-hours": "08:00-18:00"}))
+    memory, ran = FleetMemory(), 0
+    for now in range(NOON.now_ms(), NOON.now_ms() + 4 * DAY_MS, DAY_MS // 24):
+        low, high = (FakeTable(answers=DUE, scores={"compact": score}) for score in (1, 80))
+        clock = Clock(now_ms=partial(int, now))
+        given = {"settings": settings, "clock": clock, "before": memory.tasks()}
+        memory.keep(passed({"high": high, "low": low}, **given), now)
+        ran += len(low.ran)
+    assert ran >= 3
 
 
 def test_quiet_hours_that_begin_during_a_pass_let_the_running_task_finish() -> None:
@@ -942,3 +1020,103 @@ def test_a_bad_option_of_a_verb_that_merges_nothing_fails_that_verb_alone(verb: 
         "compact": "done",
         "vacuum": "skipped",
     }
+
+
+class Unplannable(FakeTable):
+    """Its recluster cannot be planned: the key is not a column, or the catalog does not respond."""
+
+    error: Exception = OptionError("cluster-by", "nope", "a column of the table")
+
+    def recluster(self, **given: Any) -> MergeReport:
+        raise self.error
+
+
+def test_a_verb_that_cannot_be_planned_hides_no_work_of_the_others() -> None:
+    verbs = ("expire_rows", "compact", "recluster", "vacuum")
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "30d"}
+    table, memory = Unplannable(rule, answers=DUE, expired=3), FleetMemory()
+    result = passed({"a": table}, clock=NOON, settings=AutoSettings(("*",), verbs, 900))
+    memory.keep(result, NOON.now_ms())
+    (one,) = result.tables
+    assert table.verbs == ["expire_rows", "compact", "vacuum", "empty_trash"]
+    assert (one.status, one.rewritten_bytes_count, one.run_ids) == ("failed", 100, ("r-1",))
+    assert memory.rewritten_bytes(NOON.now_ms()) == 100
+    assert str(one.reason["error"]).startswith("recluster: OptionError: cluster-by: got 'nope'")
+    assert {Code.REWROTE, Code.ROWS_EXPIRED} < set(one.reason.codes)
+    assert [task.state for task in one.tasks] == ["done", "done", "failed", "skipped"]
+    dry = passed({"a": table}, dry_run=True, settings=AutoSettings(("*",), verbs, 900)).tables[0]
+    assert (dry.status, str(dry.reason).count("cluster-by"), dry.tasks[0].state) == ("failed", 1, "queued")
+
+
+def test_an_error_of_several_plans_is_reported_once() -> None:
+    down = OptionError("target-file-size", "nope", "a size")
+    (one,) = passed({"a": FakeTable(answers={"recluster": down, "compact": down})}).tables
+    assert str(one.reason["error"]).startswith("recluster, compact: OptionError: target-file-size")
+
+
+def test_a_plan_that_fails_once_ends_no_pause() -> None:
+    known = failed(
+        failed(Task("merge", "a", "recluster"), "boom", 0, 900_000), "boom", NOON.now_ms(), 900_000
+    )
+    (one,) = passed({"a": Unplannable()}, before={known.key: known}, clock=NOON).tables
+    (task,) = (task for task in one.tasks if task.verb == "recluster")
+    assert (task.failures, task.parked_until_ms) == (2, known.parked_until_ms)
+    waits = Task("merge", "a", "recluster", since_ms=5)
+    (one,) = passed({"a": Unplannable()}, before={waits.key: waits}, clock=NOON).tables
+    assert [(task.since_ms, task.failures) for task in one.tasks if task.verb == "recluster"] == [(5, 1)]
+
+
+@pytest.mark.parametrize(
+    "error", [NotFound("a", "no such table"), AdapterError("no adapter for 'x'", missing="x")]
+)
+def test_of_a_table_that_goes_while_it_is_planned_no_verb_runs(error: Exception) -> None:
+    table = Unplannable(answers=DUE)
+    table.error = error
+    (one,) = passed({"a": table}, settings=AutoSettings(("*",), ("compact", "recluster"), 900)).tables
+    assert (table.verbs, one.tasks) == ([], ())
+    assert one.status == ("failed" if isinstance(error, NotFound) else "off")
+
+
+class Large(FakeTable):
+    """Each plan and each report holds the paths of all blocks, to which ``refs`` refer."""
+
+    refs: list[weakref.ref[pa.Array]]
+
+    def compact(self, **given: Any) -> MergeReport:
+        made = super().compact(**given)
+        assert made.plan is not None
+        paths = pa.array(["a", "b", "c"])
+        self.refs.append(weakref.ref(paths))
+
+        def make(_: int) -> Any:
+            raise AssertionError(f"no task is made of {paths}")
+
+        at, size = np.arange(len(made.groups)), [100] * len(made.groups)
+        tasks = Tasks(make, size, at, np.arange(len(at) + 1), np.zeros(len(at), np.bool_))
+        left = tuple(replace(each, named=paths) for each in made.plan.left)
+        known = made.plan.prediction
+        prediction = replace(known, path=paths, bytes=np.full(3, 100)) if known else None
+        return replace(made, plan=replace(made.plan, tasks=tasks, left=left, prediction=prediction))
+
+
+@pytest.mark.parametrize("due", [True, False])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_pass_holds_no_snapshot_of_a_table_that_it_has_planned(due: bool, dry_run: bool) -> None:
+    refs: list[weakref.ref[pa.Array]] = []
+    held: list[int] = []
+
+    def looked(_: str) -> None:
+        gc.collect()
+        held.append(sum(ref() is not None for ref in refs))
+
+    tables = {name: Large(answers=DUE if due else {}, scores={"compact": 7.0}) for name in "ab"}
+    for table in tables.values():
+        table.refs = refs
+    settings = AutoSettings(("*",), ("compact",), 900)
+    result = passed(tables, settings=settings, planned=looked, ended=looked, dry_run=dry_run)
+    assert set(held) == {0}
+    assert len(held) == (4 if due and not dry_run else 2)
+    for one in result.tables:
+        assert one.debt.bytes == (100 if due else 0)
+        assert one.score == (None if due or dry_run else 7.0)
+    assert due or "compact is not due" in str(result.tables[0].reason)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, overload
 
+import numpy as np
 import pyarrow as pa
 
 from lakekeeper.core.model.benefit import Worth
@@ -313,6 +314,15 @@ class Plan(Result):
         if isinstance(self.tasks, Tasks):
             return len(self.tasks.members)
         return sum(len(task.inputs) for task in self.tasks)
+
+    def without_blocks(self) -> Plan:
+        """Its numbers and reasons, without tasks and blocks: it holds nothing of the snapshot, which may be large."""
+        none, no_paths = np.zeros(0, np.int64), pa.array([], pa.string())
+        left = tuple(replace(each, at=none, named=no_paths) for each in self.left)
+        known = self.prediction
+        if known is not None:
+            known = replace(known, path=no_paths, bytes=none, share=np.zeros(0))
+        return replace(self, tasks=(), left=left, prediction=known)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; for the blocks left, only counts and bytes by reason."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.model.plan import Plan
@@ -135,6 +135,10 @@ class MergeReport(Result):
     def changed(self) -> bool:
         """Whether anything was committed."""
         return self.commits > 0
+
+    def without_blocks(self) -> MergeReport:
+        """This report with its plan as :meth:`Plan.without_blocks` leaves it."""
+        return replace(self, plan=self.plan.without_blocks()) if self.plan else self
 
     @property
     def attempted_bytes_count(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.debt import NO_DEBT, Debt
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.text.formatting import size, table
@@ -20,12 +21,13 @@ class TableResult:
     """One table's part of a pass.
 
     status   ``done`` (something was committed), ``idle`` (nothing was due), ``off`` (switched off, or matched by a
-             pattern only and of a format without adapter), ``partial`` (some groups failed or lost a race, or some
-             files could not be deleted), ``waiting`` (work is due and was left for later), ``parked`` (a verb failed
-             before and is not attempted yet), ``failed``, ``stopped`` (the pass ended before its turn)
+             pattern only and of a format without adapter), ``partial`` (some groups failed or lost a race, some files
+             could not be deleted, or an error ended a verb after its first commit), ``waiting`` (work is due and was
+             left for later), ``parked`` (a verb failed before and is not attempted yet), ``failed``, ``stopped`` (the
+             pass ended before its turn)
     reason   why; of several verbs, each is one of its parts
     score    the predicted score of its first merge with a prediction, 0 to 100; None if nothing was predicted
-    tasks    one for each verb, as this pass leaves it
+    tasks    one for each verb, as this pass leaves it; none if it was not planned
     debt     what was due when the pass began
     attempted_bytes_count   as rewritten, with what failed or lost a race: budgets count it
     core_seconds   executor time of its tasks; an upper bound if Spark did not measure it
@@ -45,6 +47,15 @@ class TableResult:
     debt: Debt = NO_DEBT
     core_seconds: float = 0.0
     attempted_bytes_count: int = 0
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it failed or is parked, or one of its verbs did while others committed.
+
+        Such a verb was ended by an error after its first commit, or has failed before.
+        """
+        again = any(task.state == "failed" and task.failures > 1 for task in self.tasks)
+        return again or self.status in ("failed", "parked") or Code.ENDED_BY_ERROR in self.reason.codes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -76,7 +87,7 @@ class PatternResult:
 class AutoReport(Result):
     """One pass.
 
-    ``exit_code`` is 1 where a table failed or is parked, or a pattern did not match or could not be listed; else 0.
+    ``exit_code`` is 1 where a table needs attention, or a pattern did not match or could not be listed; else 0.
     """
 
     tables: tuple[TableResult, ...]
@@ -86,8 +97,8 @@ class AutoReport(Result):
 
     @property
     def exit_code(self) -> int:
-        failed = any(t.status in ("failed", "parked") for t in self.tables)
-        return 1 if failed or any(p.status != "matched" for p in self.patterns) else 0
+        wrong = any(t.needs_attention for t in self.tables)
+        return 1 if wrong or any(p.status != "matched" for p in self.patterns) else 0
 
     @property
     def debt(self) -> Debt:

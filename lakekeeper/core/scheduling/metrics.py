@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from lakekeeper.core.scheduling.auto_report import STATUSES, AutoReport
 
-_UNHEALTHY = ("failed", "parked")
 _PATTERNS = ("matched", "unmatched", "failed")
 
 
@@ -70,7 +69,7 @@ def _of_report(report: AutoReport) -> Iterable[str]:
     wrong = {
         "{" + f'table="{_escaped(t.table)}",status="{t.status}"' + "}": 1
         for t in report.tables
-        if t.status in _UNHEALTHY
+        if t.needs_attention
     }
     debt = report.debt
     yield from _metric(
@@ -79,7 +78,7 @@ def _of_report(report: AutoReport) -> Iterable[str]:
     yield from _metric("last_pass_exit_code", "gauge", "1 if it needs attention.", {"": report.exit_code})
     yield from _metric("tables", "gauge", "Tables of the last pass by status.", tables)
     yield from _metric("patterns", "gauge", "Patterns of the last pass by status.", patterns)
-    yield from _metric("table_unhealthy", "gauge", "Tables that failed or are parked.", wrong)
+    yield from _metric("table_unhealthy", "gauge", "Tables with a verb that failed or is parked.", wrong)
     yield from _metric(
         "debt_query_seconds_per_day",
         "gauge",
