@@ -237,7 +237,10 @@ def empty(
     ] = False,
     yes: _Yes = False,
 ) -> int:
-    """Delete entries past their retention for good; the exit code is 1 if one of them had to be kept."""
+    """Delete entries past their retention for good.
+
+    The exit code is 1 if one of them had to be kept.
+    """
     setup.check({})
     if not yes and not agreed(
         f"Delete {'all' if all_entries else 'the expired'} entries of the trash of {table}?"
