@@ -23,7 +23,7 @@ from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import DeleteReport
-from lakekeeper.core.planning.expired_rows import ExpiredRows, before, cutoff_ms, expired_rows
+from lakekeeper.core.planning.expired_rows import LATE_MS, ExpiredRows, before, cutoff_ms, expired_rows
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
@@ -71,8 +71,10 @@ def expire_rows(
     if found.files:
         earlier = _earlier(adapter, where, last, None if dry_run else options, started_ms)
     if earlier is not None:
-        late = Reason.of(Code.ROWS_CAME_LATE, files=found.files, entry=earlier.name)
-        report = replace(report, ended=late)
+        # They wait in any case, so that only the files that came after the expiry are worth a word.
+        late = expired_rows(snapshot, cutoff, last.at_ms + LATE_MS if last else None).files
+        if late:
+            report = replace(report, ended=Reason.of(Code.ROWS_CAME_LATE, files=late, entry=earlier.name))
     elif found.files:
         report = _due(report, found)
         full = None if dry_run else _full(adapter, options, started_ms)
@@ -80,7 +82,9 @@ def expire_rows(
             report = replace(report, ended=full)
         elif not dry_run:
             done = drop_rows(session, runner, checked(where), options, observer=observer, clock=clock)
-            _note(adapter, snapshot, cutoff, _Search(started_ms, done.run_id))
+            # The delete itself has added files; with them go those that others added meanwhile, until the next day.
+            until_ms = clock.now_ms() if done.changed else started_ms
+            _note(adapter, snapshot, cutoff, _Search(until_ms, done.run_id))
             report = _done(report, done)
     return replace(report, duration_ms=clock.now_ms() - started_ms)
 

@@ -122,6 +122,13 @@ def test_rows_that_come_late_expire_with_those_of_the_next_day(scene: Scene) -> 
     assert 99 not in ages(scene)
 
 
+def test_files_that_an_expiry_has_searched_have_no_late_rows(scene: Scene) -> None:
+    """They may be searched again, as a commit may be slow; but nothing came after the expiry."""
+    appended(scene, [99, 2], after_hours=11.9)
+    assert expired(scene).deleted_rows_count == 7
+    assert expired(scene, after_hours=12.1).ended.code == Code.NONE_EXPIRED
+
+
 @pytest.mark.parametrize("note", ["", None, '{"rule": "other", "at_ms": 9e15}'])
 def test_late_rows_wait_though_the_note_is_lost(scene: Scene, note: str | None) -> None:
     expired(scene)
