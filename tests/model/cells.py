@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lakekeeper.core.config.options import resolve
+from lakekeeper.core.config.options import overridden, resolve
 from lakekeeper.core.planning.policies.full import FULL
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policy import Policy
@@ -46,7 +46,7 @@ UNCOUNTED = {"uncounted": Settings(measured=False, location="lake/a%20b", finds_
 
 def rewrite(policy: Policy = FULL, *, final: bool = False, watchful: bool = False, **options: Any) -> Run:
     """A call of ``maintain``; options as in Python. ``watchful``: it checks for conflicts as often as it may."""
-    resolved = resolve({**SMALL, **options})
+    resolved = resolve(overridden(SMALL, options))
     request = Request("recluster", (policy,), resolved, final=final)
 
     def run(adapter: Scripted, observer: Observer, clock: Clock) -> Any:
@@ -60,7 +60,7 @@ def rewrite(policy: Policy = FULL, *, final: bool = False, watchful: bool = Fals
 
 def delete(where: str = "k = 1", **options: Any) -> Run:
     """A call of ``delete_rows``."""
-    resolved = resolve({**SMALL, **options})
+    resolved = resolve(overridden(SMALL, options))
 
     def run(adapter: Scripted, observer: Observer, clock: Clock) -> Any:
         return delete_rows(adapter, MemoryRunner(), where, resolved, observer=observer, clock=clock)
