@@ -179,8 +179,7 @@ class DeltaTable:
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         """Delete the ``outputs``, ``extra`` and ``stale`` files of rewrites that are known to be uncommitted."""
-        named = [path for r in rewrites for path in (*(o.path for o in r.outputs), *r.extra, *r.stale)]
-        rewrite.discard(self._log, dict.fromkeys(named))
+        rewrite.discard(self._log, dict.fromkeys(path for each in rewrites for path in each.paths))
 
     @property
     def deletes(self) -> DeltaRowDeletes:

@@ -322,8 +322,7 @@ class IcebergTable:
 
     def discard(self, rewrites: Sequence[Rewrite]) -> None:
         for rewrite in rewrites:
-            paths = (*(o.path for o in rewrite.outputs), *rewrite.extra, *rewrite.stale)
-            staging.delete_own(self._jvm, self._table, paths)
+            staging.delete_own(self._jvm, self._table, rewrite.paths)
 
     @property
     def deletes(self) -> RowDeletes[DataFrame]:

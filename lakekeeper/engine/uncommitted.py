@@ -7,11 +7,11 @@ same run, the report of what has landed, or the error that the user must see.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lakekeeper.errors import reason
-from lakekeeper.spi import Adapter
+from lakekeeper.spi import Adapter, Prepared
 
 _LOG = logging.getLogger("lakekeeper.events")
 
@@ -28,6 +28,12 @@ def removed(adapter: Adapter[Any], paths: Iterable[str], remove: Callable[[], ob
     except Exception as error:
         return _left(adapter.table, reason(error))
     return _left(adapter.table, f"{len(left):,}, {min(left)} among them") if left else True
+
+
+def removed_parts(adapter: Adapter[Any], made: Sequence[Prepared]) -> bool:
+    """:func:`removed` for parts of a delete or a restore."""
+    paths = (path for part in made for path in part.written)
+    return removed(adapter, paths, lambda: adapter.deletes.discard(made))
 
 
 def without_error(table: str, remove: Callable[[], object]) -> bool:

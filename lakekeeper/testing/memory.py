@@ -321,7 +321,7 @@ class MemoryAdapter:
         """Remove outputs and extra files from the disk; those already gone are no error."""
         with self.store.lock:
             live = {path for version in self.store.versions for path in version.files}
-            for path in (p for r in rewrites for p in (*(o.path for o in r.outputs), *r.extra, *r.stale)):
+            for path in (path for rewrite in rewrites for path in rewrite.paths):
                 if path in live:
                     raise LiveFileDiscarded(self.table, path)
                 if self.store.disk.pop(path, None) is not None:

@@ -66,7 +66,7 @@ class Options:
     ignored: Mapping[str, str] = field(default_factory=dict)
 
     def ignored_property(self, name: str) -> str | None:
-        """The ignored table property that names this option, in either spelling; None if there is none."""
+        """The table property that names this option, in either spelling, if it is ignored; else None."""
         return next((key for key in spellings(name, PROPERTY_PREFIX) if key in self.ignored), None)
 
 

@@ -33,7 +33,7 @@ from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import LONG_PAUSES, NOT_COMMITTED, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
-from lakekeeper.engine.uncommitted import removed
+from lakekeeper.engine.uncommitted import removed_parts
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, OptionError, Unknown, Unsupported
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
@@ -355,8 +355,7 @@ class RowDelete:
         self._remove(self.made)
 
     def _remove(self, made: Sequence[Prepared]) -> None:
-        paths = [path for each in made for path in each.written]
-        self.littered |= not removed(self.adapter, paths, lambda: self.adapter.deletes.discard(made))
+        self.littered |= not removed_parts(self.adapter, made)
 
     def _report(self, first: Snapshot, commit: Commit | None, started: int) -> DeleteReport:
         return DeleteReport(

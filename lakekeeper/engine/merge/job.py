@@ -214,9 +214,9 @@ class MergeJob:
         except BaseException as error:
             without_error(self.adapter.table, lambda: self.adapter.discard(parts.ready))
             self.tally.abandoned(tasks, error)
-            unknown = isinstance(self._failure, Unknown) and not self.tally.run_ids
-            if isinstance(error, Exception) and self._failure is not None and unknown:
-                raise self._failure from error
+            failure = self._failure
+            if isinstance(error, Exception) and isinstance(failure, Unknown) and not self.tally.run_ids:
+                raise failure from error
             raise
         if parts.ready:
             self._commit(parts.take(), now)

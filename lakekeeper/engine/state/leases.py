@@ -31,7 +31,7 @@ from lakekeeper.core.model.run_folders import is_name, is_run_id, run_folder
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
-from lakekeeper.engine.state.note_slots import claim, filled, slot_note, take_over
+from lakekeeper.engine.state.note_slots import claim, filled, part, slot_note, take_over
 from lakekeeper.errors import MALFORMED, AdapterError, Rejected, reason
 from lakekeeper.spi import Adapter, Notes
 
@@ -308,6 +308,13 @@ def unregister(notes: Notes, slot: str, intent: Intent) -> None:
     """Remove a settled intent, unless it has changed or its slot now belongs to another run."""
     if _intent_at(notes, slot) == intent:
         notes.remove(slot)
+
+
+def unlist(notes: Notes, slot: str, intent: Intent) -> None:
+    """Remove the list of a vacuum, and its registration as :func:`unregister` does."""
+    for number in range(intent.parts):
+        notes.remove(part(list_of(intent.run_id), number))
+    unregister(notes, slot, intent)
 
 
 def list_of(run_id: str) -> str:

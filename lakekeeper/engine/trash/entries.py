@@ -30,7 +30,7 @@ from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder,
 from lakekeeper.core.vacuum.retention import Versions, require_allowed
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register, registered, unregister
+from lakekeeper.engine.state.leases import VACUUM, Intent, list_of, register, registered, unlist
 from lakekeeper.engine.state.note_slots import (
     claim,
     filled,
@@ -287,7 +287,8 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     """
     slot, entry = find(adapter, name)
     # Before the moves: a vacuum may end while they go on.
-    filling = entry.name in being_filled(adapter.notes, registered(adapter.notes), now_ms)
+    intents = registered(adapter.notes)
+    filling = entry.name in being_filled(adapter.notes, intents, now_ms)
     storage = adapter.storage.allowing(locations)
     moves = _moves(adapter, storage, entry)
     back = {move.target: move.source for move in moves}
@@ -310,7 +311,9 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
         )
     # They are garbage again, and the next vacuum must find them, whatever a vacuum in progress records at its end.
     _reset_cursor(adapter.notes)
-    _unlist(adapter.notes, entry)
+    for place, intent in intents.items():
+        if intent.run_id == entry.name:  # the vacuum ended early; its list is replaced by the hint
+            unlist(adapter.notes, place, intent)
     _forget(adapter.notes, slot, entry)
     moved = done.intersection(held)
     return replace(entry, files=len(moved), bytes=sum(move.bytes for move in moves if move.target in moved))
@@ -346,15 +349,6 @@ def _hint(adapter: Adapter[Any], entry: TrashEntry, paths: Sequence[str]) -> Non
     with suppress(AdapterError):  # no slot is free: the log then explains all that it has not forgotten
         register(adapter.notes, adapter.table, intent, Clock())
         write_parts(adapter.notes, list_of(run_id), parts)
-
-
-def _unlist(notes: Notes, entry: TrashEntry) -> None:
-    """Remove the list of the vacuum that filled the entry, which ended early; :func:`_hint` has replaced it."""
-    for slot, intent in registered(notes).items():
-        if intent.run_id == entry.name:
-            for number in range(intent.parts):
-                notes.remove(part(list_of(intent.run_id), number))
-            unregister(notes, slot, intent)
 
 
 def empty(

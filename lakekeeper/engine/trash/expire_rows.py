@@ -155,7 +155,7 @@ def _mark(snapshot: Snapshot, cutoff: int) -> str:
 def _earlier(
     adapter: Adapter[Any], where: str, last: _Search | None, options: Options | None, now_ms: int
 ) -> TrashEntry | None:
-    """The entry of an expiry of the same rows, unless they were restored; None if there is none.
+    """The entry of an earlier expiry of the same rows; None without one, and once they are restored.
 
     One of which the outcome is not known is no obstacle; with ``options``, it is settled from the log first.
     """

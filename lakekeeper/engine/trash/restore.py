@@ -29,7 +29,7 @@ from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.dropped_rows import dropped_rows, other_rows
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
-from lakekeeper.engine.uncommitted import removed
+from lakekeeper.engine.uncommitted import removed_parts
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown
 from lakekeeper.spi import Adapter, Commit, Held, Observer, Prepared, Runner
@@ -166,13 +166,13 @@ class _Restore:
             registration.renew()
             copies = self._copies()
             while (commit := self._commit(copies, registration)) is None:
-                littered |= not self._discard([copies])
+                littered |= not removed_parts(self.adapter, [copies])
                 copies = self._copies()
         except (Halted, Unknown):
             raise
         except BaseException:
             if not self.in_doubt:
-                self._discard(self.made)
+                removed_parts(self.adapter, self.made)
             raise
         finally:
             for held in self.held:
@@ -183,7 +183,7 @@ class _Restore:
         if self.sent:
             registration.clean = False  # the table names these copies or another restore's: a vacuum looks
         elif not commit.added:
-            littered |= not self._discard([copies])
+            littered |= not removed_parts(self.adapter, [copies])
         registration.clean &= not littered
         rows = sum(copies.rows.values())
         self.events.emit("committed", version=commit.version, restored_rows=rows)
@@ -288,7 +288,3 @@ class _Restore:
         held = self.runner.hold(found)
         self.held.append(held)
         return held
-
-    def _discard(self, made: Sequence[Prepared]) -> bool:
-        paths = [path for each in made for path in each.written]
-        return removed(self.adapter, paths, lambda: self.adapter.deletes.discard(made))

@@ -29,7 +29,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 )
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
-from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unregister
+from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unlist
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
 from lakekeeper.engine.trash.entries import CURSOR, being_filled
 from lakekeeper.engine.vacuum.deleter import Removed
@@ -314,9 +314,7 @@ class Records:
             self._deputy_of = other
 
     def forget(self, slot: str, intent: Intent) -> None:
-        for number in range(intent.parts):
-            self.notes.remove(part(list_of(intent.run_id), number))
-        unregister(self.notes, slot, intent)
+        unlist(self.notes, slot, intent)
         # A name with a hyphen is that of a list without a vacuum of its own.
         if intent.kind == VACUUM and "-" not in intent.run_id:
             self._over.append(intent.run_id)
