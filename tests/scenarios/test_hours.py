@@ -113,7 +113,7 @@ def test_finished_groups_are_committed_before_an_unrenewable_registration_ends()
             if sum(committed) == 5:
                 landed.set()
         if phase == "read" and hours.groups == 5:  # 20 of 24 hours have passed
-            assert landed.wait(10)
+            assert landed.wait(60)
         hours(phase, info)
 
     request = scene.request(options={"max-concurrent-file-group-rewrites": 1})

@@ -105,19 +105,17 @@ def test_a_table_is_maintained_soon_after_a_write(spark: SparkSession, tables: l
     assert listeners(spark) == before + 2
     assert handle.wait(1, timeout=_PATIENCE_S)
     for number, table in enumerate(tables):
-        seen, passes = handle.status().writes_seen, handle.status().passes
+        seen, maintained = handle.status().writes_seen, lk.table(spark, names(spark)[number])
         for at in range(4):
             append(spark, table, at)
         await_listeners(spark)
         assert handle.status().writes_seen >= seen + 4
-        while handle.wait(passes + 1, timeout=_PATIENCE_S):
+        # On a slow machine, a pass can merge the first files while the others are being written.
+        passes = handle.status().passes
+        while maintained.clustering_depth("k") > 1 and handle.wait(passes + 1, timeout=_PATIENCE_S):
             passes = handle.status().passes
-            last = handle.status().last
-            if last and any(each.status == "done" for each in last.tables):
-                break
         assert handle.status().error == ""
-        name = names(spark)[number]
-        assert lk.table(spark, name).clustering_depth("k") == 1.0
+        assert maintained.clustering_depth("k") == 1.0
         assert spark.sql(f"SELECT count(*), sum(id) FROM {table}").first() == (200, 19_900)
     handle.stop()
     assert (handle.status().state, listeners(spark), threads()) == ("stopped", before, [])
