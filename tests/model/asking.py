@@ -69,7 +69,7 @@ def answered(world: World, question: Question, node: Node, fault: str) -> Answer
     if fault == "conflict with itself":
         return Answer(error=Conflict(f"db.t: lost to version {world.table.current.number}"))
     if fault in _THOUGH_DONE or (expires and fault == "unknown, landed"):
-        return Answer(error=_error(fault))
+        return Answer(value, _error(fault))
     return Answer(replace(value, items=()) if fault == "empty" else value)
 
 

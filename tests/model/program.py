@@ -68,7 +68,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call returned or raised; and, in a shared world, the notes and the time right after it."""
+    """What a call returned or raised; and, in a shared world, the notes and the time right after it.
+
+    With both, the call took effect, and the program sees only the error.
+    """
 
     value: Any = None
     error: BaseException | None = None

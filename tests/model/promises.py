@@ -135,8 +135,8 @@ def _vacuum_report(world: World, report: VacuumReport, trace: Trace) -> None:
     assert keep is not None
     gone, at = 0, trace
     while at.parent is not None and at.answer is not None:
-        if at.parent.asks in ("storage.delete", "storage.move") and at.answer.error is None:
-            gone += len(at.answer.value)
+        if at.parent.asks in ("storage.delete", "storage.move"):
+            gone += len(at.answer.value or ())
         at = at.parent
     if report.deleted_files_count != gone:
         raise Violation(f"{gone} files were deleted, {report.deleted_files_count} are said to be")
