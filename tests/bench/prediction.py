@@ -29,9 +29,12 @@ import lakekeeper as lk
 from lakekeeper.core.cost.prediction import files_predicted
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.simulation.commit_streams import STREAMS
-from lakekeeper.core.workload.workload import Scan, collect
+from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
+from lakekeeper.spark.identifiers import aliases, resolve
+from lakekeeper.spark.query_listener import Listening
+from lakekeeper.spark.query_sampling import Sampling
 from lakekeeper.spark.session import local_session
 from tests.bench.ingest import MB, Runner
 from tests.bench.inputs import Inputs, write_inputs
@@ -115,10 +118,9 @@ def ask(spark: Any, table: str, shape: Shape, keys: np.ndarray, seed: int) -> No
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
-def seen(table: lk.Table, after: int) -> tuple[Scan, ...]:
-    """Scans of the table since the first ``after``."""
-    workload = table.workload()
-    return workload.scans[after:] if workload is not None else ()
+def seen(listening: Listening, spark: Any, table: str) -> Workload:
+    """All queries on the table so far."""
+    return listening.workload(table, aliases(spark, resolve(spark, table)))
 
 
 def arrive(runner: Runner, provider: str, shape: Shape, inputs: Inputs, options: Mapping[str, Any]) -> str:
@@ -143,7 +145,12 @@ def arrive(runner: Runner, provider: str, shape: Shape, inputs: Inputs, options:
 
 
 def measure(
-    runner: Runner, provider: str, name: str, inputs: Inputs, options: Mapping[str, Any]
+    runner: Runner,
+    listening: Listening,
+    provider: str,
+    name: str,
+    inputs: Inputs,
+    options: Mapping[str, Any],
 ) -> tuple[float, float, float | None]:
     """One shape on one format; relative errors of the three predictions."""
     spark, shape = runner.spark, SHAPES[name]
@@ -154,18 +161,20 @@ def measure(
     assert inputs.arrivals.keys is not None
     keys = np.sort(inputs.arrivals.keys, axis=None)
     ask(spark, bench, shape, keys, seed=3)
-    first = seen(table, 0)
+    workload = seen(listening, spark, bench)
+    first = workload.scans
     assert len(first) == QUERIES
     real = [scan.files_read or 0 for scan in first]
     snapshot = look(adapter_of(spark, bench), Request("recluster", (), table.options({})))
     predicted = files_predicted(reads_of(snapshot, collect(bench, first, source="log"), 0), first)
     now = statistics.median(abs(t - r) / max(r, 1) for t, r in zip(predicted, real, strict=True))
-    plan = table.plan(options=options)
-    report = table.recluster(options=options)
+    plan = table.plan(options=options, workload=workload)
+    report = table.recluster(options=options, workload=workload)
     assert plan.prediction is not None
     assert report.changed == bool(plan.tasks)
     ask(spark, bench, shape, keys, seed=3)
-    again = statistics.mean(scan.files_read or 0 for scan in seen(table, len(first)))
+    later = seen(listening, spark, bench).scans[len(first) :]
+    again = statistics.mean(scan.files_read or 0 for scan in later)
     after = abs(plan.prediction.worth.after.files - again) / again
     blind, unasked = None, ""
     if shape.no_query:
@@ -204,12 +213,14 @@ def main(arguments: list[str]) -> None:
             app_name="prediction", warehouse=home, catalogs={"ice": f"jdbc:sqlite:{home}/ice.db"}, master="local[2]",
             conf={"spark.sql.parquet.compression.codec": "snappy"}, small_data=True,
         )  # fmt: skip
-        lk.listen(spark)
+        listening = Listening(spark, sampling=Sampling(always=sys.maxsize)).start()  # reads every query
         runner = Runner(spark, home, EVERY)
         wrong = []
         for name in given.streams.split(","):
             inputs = write_inputs(home / "inputs" / name, SHAPES[name].stream, given.commits, 1, target)
-            wrong += [measure(runner, fmt, name, inputs, options) for fmt in given.formats.split(",")]
+            wrong += [
+                measure(runner, listening, fmt, name, inputs, options) for fmt in given.formats.split(",")
+            ]
         spark.stop()
     for title, found in zip(("now", "after", "no log"), zip(*wrong, strict=True), strict=True):
         errors = [error for error in found if error is not None]
