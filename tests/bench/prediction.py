@@ -145,12 +145,7 @@ def arrive(runner: Runner, provider: str, shape: Shape, inputs: Inputs, options:
 
 
 def measure(
-    runner: Runner,
-    listening: Listening,
-    provider: str,
-    name: str,
-    inputs: Inputs,
-    options: Mapping[str, Any],
+    runner: Runner, provider: str, name: str, inputs: Inputs, options: Mapping[str, Any]
 ) -> tuple[float, float, float | None]:
     """One shape on one format; relative errors of the three predictions."""
     spark, shape = runner.spark, SHAPES[name]
@@ -160,6 +155,8 @@ def measure(
     assert uniform is not None
     assert inputs.arrivals.keys is not None
     keys = np.sort(inputs.arrivals.keys, axis=None)
+    # A listener of its own reads every query, and knows the rate at which this table is queried.
+    listening = Listening(spark, sampling=Sampling(always=sys.maxsize)).start()
     ask(spark, bench, shape, keys, seed=3)
     workload = seen(listening, spark, bench)
     first = workload.scans
@@ -174,6 +171,7 @@ def measure(
     assert report.changed == bool(plan.tasks)
     ask(spark, bench, shape, keys, seed=3)
     later = seen(listening, spark, bench).scans[len(first) :]
+    listening.stop()
     again = statistics.mean(scan.files_read or 0 for scan in later)
     after = abs(plan.prediction.worth.after.files - again) / again
     blind, unasked = None, ""
@@ -213,14 +211,11 @@ def main(arguments: list[str]) -> None:
             app_name="prediction", warehouse=home, catalogs={"ice": f"jdbc:sqlite:{home}/ice.db"}, master="local[2]",
             conf={"spark.sql.parquet.compression.codec": "snappy"}, small_data=True,
         )  # fmt: skip
-        listening = Listening(spark, sampling=Sampling(always=sys.maxsize)).start()  # reads every query
         runner = Runner(spark, home, EVERY)
         wrong = []
         for name in given.streams.split(","):
             inputs = write_inputs(home / "inputs" / name, SHAPES[name].stream, given.commits, 1, target)
-            wrong += [
-                measure(runner, listening, fmt, name, inputs, options) for fmt in given.formats.split(",")
-            ]
+            wrong += [measure(runner, fmt, name, inputs, options) for fmt in given.formats.split(",")]
         spark.stop()
     for title, found in zip(("now", "after", "no log"), zip(*wrong, strict=True), strict=True):
         errors = [error for error in found if error is not None]
