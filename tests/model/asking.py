@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import AdapterError, Conflict, Unknown
+from lakekeeper.testing.lake import LiveFileDiscarded
 from lakekeeper.testing.memory import Fault
 from tests.model.oracle import Violation
 from tests.model.program import Answer, Question, Stop
@@ -62,6 +63,8 @@ def answered(world: World, question: Question, node: Node, fault: str) -> Answer
         if not question.method.startswith("storage."):
             raise Violation(f"{question.method}: {error}") from error
         return Answer(error=error)
+    except LiveFileDiscarded as error:
+        raise Violation(str(error)) from error
     except Exception as error:  # the engine must handle it
         return Answer(error=error)
     finally:
