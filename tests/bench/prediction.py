@@ -29,7 +29,7 @@ import lakekeeper as lk
 from lakekeeper.core.cost.prediction import files_predicted
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.simulation.commit_streams import STREAMS
-from lakekeeper.core.workload.workload import Workload, collect
+from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.merge.planning import look
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.spark.identifiers import aliases, resolve
@@ -163,7 +163,7 @@ def measure(
     assert len(first) == QUERIES
     real = [scan.files_read or 0 for scan in first]
     snapshot = look(adapter_of(spark, bench), Request("recluster", (), table.options({})))
-    predicted = files_predicted(reads_of(snapshot, collect(bench, first, source="log"), 0), first)
+    predicted = files_predicted(reads_of(snapshot, workload, 0), first)
     now = statistics.median(abs(t - r) / max(r, 1) for t, r in zip(predicted, real, strict=True))
     plan = table.plan(options=options, workload=workload)
     report = table.recluster(options=options, workload=workload)
