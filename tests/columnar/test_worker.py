@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakekeeper.columnar import worker
 from lakekeeper.columnar.parquet import Bounds, ParquetFile
+from lakekeeper.columnar.values import Declined
 from lakekeeper.columnar.worker import DECLINED, merge_part
 from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
 from lakekeeper.core.model.reason import Reason
@@ -67,3 +71,42 @@ def test_a_worker_that_declines_is_why_the_merge_runs_by_rows() -> None:
     found = written_of([f"{DECLINED}a file without column c"])
     assert isinstance(found, Reason)
     assert "a file without column c" in str(found)
+
+
+def _without_huge_pages(setting: int | None = None) -> int:
+    """The process's PR_GET_THP_DISABLE, after it was set if a setting is given."""
+    prctl = ctypes.CDLL(None).prctl
+    if setting is not None:
+        assert prctl(41, setting, 0, 0, 0) == 0
+    return int(prctl(42, 0, 0, 0, 0))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no such setting")
+@pytest.mark.parametrize("own", [0, 1], ids=["with huge pages", "without"])
+@pytest.mark.parametrize("ends", [None, Declined("a reason"), OSError("a full disk")])
+def test_a_merge_takes_small_pages_and_leaves_the_processs_setting(
+    monkeypatch: pytest.MonkeyPatch, ends: Exception | None, own: int
+) -> None:
+    """The process later runs tasks of users."""
+    during = []
+
+    def merge_range(*_args: object, **_options: object) -> tuple[list[object], list[object]]:
+        during.append(_without_huge_pages())
+        if ends is not None:
+            raise ends
+        return [], []
+
+    monkeypatch.setattr(worker, "merge_range", merge_range)
+    before = _without_huge_pages()
+    text = FileMerge((), (), (), "/nowhere", "{id}{codec}", 1, 1).to_json()
+    try:
+        _without_huge_pages(own)
+        if isinstance(ends, OSError):
+            with pytest.raises(OSError, match="a full disk"):
+                merge_part(text, 0)
+        else:
+            assert merge_part(text, 0) == (["ranges: []"] if ends is None else [f"{DECLINED}a reason"])
+        assert during == [1]
+        assert _without_huge_pages() == own
+    finally:
+        _without_huge_pages(before)
