@@ -40,17 +40,22 @@ NOT_COMMITTED = (OptionError, Rejected, Unsupported)
 """Errors of a commit that prove that nothing was committed: a catalog may apply one and report that it lost."""
 
 
-def retried(call: Callable[[], T], clock: Clock, pauses: Sequence[float] = LONG_PAUSES) -> T:
+def retried(
+    call: Callable[[], T],
+    clock: Clock,
+    pauses: Sequence[float] = LONG_PAUSES,
+    hopeless: Callable[[], object] = lambda: None,
+) -> T:
     """The result of ``call``, which is called again after each pause while it fails.
 
     Raises the error of the last call. A definite error (a conflict, a bad option, an unsupported feature), or a fault
-    of the code, is raised at once.
+    of the code, is raised at once, as is any error once ``hopeless()`` is true.
     """
     for pause in pauses:
         try:
             return call()
         except Exception as error:  # noqa: PERF203  # each pass waits: the block costs nothing beside that
-            if isinstance(error, _FINAL):
+            if isinstance(error, _FINAL) or hopeless():
                 raise
             clock.wait(pause)
     return call()

@@ -79,6 +79,15 @@ def test_an_error_that_another_call_cannot_change_is_raised_at_once(error: Excep
     assert store.pauses == []
 
 
+def test_a_read_of_what_is_gone_is_not_repeated() -> None:
+    """The log shows it after the second error."""
+    looks = iter([None, "the inputs were removed"])
+    store = Store(OSError("reset"), OSError("no such file"), "rows")
+    with pytest.raises(OSError, match="no such file"):
+        retried(store.read, store.clock, hopeless=lambda: next(looks))
+    assert store.pauses == list(LONG_PAUSES[:1])
+
+
 def test_an_interrupt_is_not_an_error_of_the_store() -> None:
     store = Store("rows")
 

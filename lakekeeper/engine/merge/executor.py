@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
@@ -23,6 +23,8 @@ from lakekeeper.spi import Adapter, Runner
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
+
+T = TypeVar("T")
 
 _FINER_TRIES = 3
 
@@ -161,7 +163,7 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
     if half is None:
         return _by_rows(work, task)
     try:
-        planned = retried(lambda: half.plan(task, work.writer), work.clock)
+        planned = _retried(work, task, lambda: half.plan(task, work.writer))
     except (OptionError, Unsupported):
         raise
     except Exception as error:  # nothing is written yet
@@ -180,10 +182,18 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
 
 
 def _by_rows(work: Work, task: MergeTask, *, announced: bool = False) -> Rewrite:
-    rows = retried(lambda: work.adapter.read(task), work.clock)
+    rows = _retried(work, task, lambda: work.adapter.read(task))
     if not announced:
         _has_read(work, task)
     return work.adapter.write(work.runner.merge(rows, task), task, work.writer)
+
+
+def _retried(work: Work, task: MergeTask, read: Callable[[], T]) -> T:
+    """A read of the task's inputs, until they are gone: formats report that as they report an outage."""
+    watch = work.watch
+    return retried(
+        read, work.clock, hopeless=lambda: watch is not None and watch.lost(task, at_once=True) is not None
+    )
 
 
 def _has_read(work: Work, task: MergeTask) -> None:

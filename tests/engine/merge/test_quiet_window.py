@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -305,21 +306,27 @@ def test_an_obstacle_or_lost_inputs_stop_work_that_has_not_begun() -> None:
     assert scene.table.leftovers() == set()
 
 
-def test_a_job_that_fails_on_a_removed_file_lost_a_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The version that it reads expired: not a failure of ours, and the report gives the reason."""
+@pytest.mark.parametrize("columnar", [False, True], ids=["by rows", "by columns"])
+def test_a_job_that_fails_on_a_removed_file_lost_a_race(
+    monkeypatch: pytest.MonkeyPatch, columnar: bool
+) -> None:
+    """The version that it reads expired: not a failure of ours, not read again, and the report gives the reason."""
     scene = groups_apart(2)
 
-    def gone(_: Any) -> Any:
+    def gone(*_: Any) -> Any:
         scene.table.overwrite(rows(1))
         raise FileNotFoundError("f000001")
 
     monkeypatch.setattr(scene.adapter, "read", gone)
+    if columnar:
+        monkeypatch.setattr(type(scene.adapter), "columnar", SimpleNamespace(plan=gone), raising=False)
     report = scene.run(options={"max-concurrent-file-group-rewrites": 1})
     assert {g.status for g in report.groups} == {"dropped"}
     assert {g.detail and g.detail.code for g in report.groups} == {"inputs_removed"}
     assert report.groups[0].detail is not None
     assert report.groups[0].detail.codes == ("inputs_removed", "failed")
     assert "FileNotFoundError: f000001" in str(report.groups[0].detail)
+    assert scene.pauses == []
 
 
 def test_a_slow_read_of_the_log_delays_no_other_group() -> None:
