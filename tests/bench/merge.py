@@ -45,7 +45,7 @@ class Cost:
 
     def row(self) -> list[str]:
         per_mb = [f"{1000 * x / self.mb:.1f}" for x in (self.cpu.total, self.wall)]
-        shares = [f"{x:.1f}" for x in (self.cpu.total, self.cpu.jvm, self.cpu.workers)]
+        shares = [f"{x:.1f}" for x in (self.cpu.total, self.cpu.jvm, self.cpu.workers, self.cpu.kernel)]
         peak = f"{self.peak:,}" if self.peak else ""
         return [
             self.inputs,
@@ -255,13 +255,14 @@ def main() -> None:
         "core-s",
         "of JVM",
         "of workers",
+        "of kernel",
         "wall s",
         "core-ms/MB",
         "wall ms/MB",
         "files",
         "worker MB",
     ]
-    print(page([head, *(cost.row() for cost in found)], right=frozenset(range(2, 11))))
+    print(page([head, *(cost.row() for cost in found)], right=frozenset(range(2, 12))))
 
 
 if __name__ == "__main__":

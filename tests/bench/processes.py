@@ -15,13 +15,15 @@ _MANIFESTS = "iceberg-worker-"  # the kernel cuts "iceberg-worker-pool-0"
 class Cpu:
     """Core-seconds since the processes began, those of ended workers included.
 
-    ``manifests``: the part of ``jvm`` in the threads in which Iceberg reads, filters and writes several manifests.
+    ``manifests``: the part of ``jvm`` in the threads in which Iceberg reads, filters and writes several manifests;
+    ``kernel``: the part of all in the kernel, such as for the first touch of memory.
     """
 
     driver: float = 0.0
     jvm: float = 0.0
     workers: float = 0.0
     manifests: float = 0.0
+    kernel: float = 0.0
 
     @property
     def total(self) -> float:
@@ -34,22 +36,23 @@ class Cpu:
 
 # By process id and start. Spark ends a worker that is idle for a minute, and its parent ignores SIGCHLD, so that the
 # kernel adds the CPU of the worker to no other process.
-_workers: dict[tuple[int, str], float] = {}
+_workers: dict[tuple[int, str], tuple[float, float]] = {}
 
 
 def cpu() -> Cpu:
     """CPU used by all processes of the session so far; of an ended worker, as much as the last call saw."""
-    used = dict.fromkeys(("driver", "jvm", "manifests"), 0.0)
+    used = dict.fromkeys(("driver", "jvm", "manifests", "kernel"), 0.0)
     for pid in _tree():
         stat = _stat(pid)
-        if pid == os.getpid():
-            used["driver"] += _seconds(stat[11:15])
-        elif _name(pid) == "java":
-            used["jvm"] += _seconds(stat[11:15])
+        if pid == os.getpid() or _name(pid) == "java":
+            used["driver" if pid == os.getpid() else "jvm"] += _seconds(stat[11:15])
+            used["kernel"] += _seconds([*stat[12:13], *stat[14:15]])
+        if _name(pid) == "java":
             used["manifests"] += _of_manifests(pid)
-        elif stat:
-            _workers[pid, stat[19]] = _seconds(stat[11:13])
-    return Cpu(**used, workers=sum(_workers.values()))
+        elif stat and pid != os.getpid():
+            _workers[pid, stat[19]] = _seconds(stat[11:13]), _seconds(stat[12:13])
+    used["kernel"] += sum(kernel for _, kernel in _workers.values())
+    return Cpu(**used, workers=sum(total for total, _ in _workers.values()))
 
 
 def _seconds(ticks: list[str]) -> float:

@@ -20,3 +20,16 @@ def test_the_cpu_of_an_ended_worker_is_still_counted() -> None:
         worker.kill()
     assert while_alive > 0.1
     assert (cpu() - before).workers == while_alive
+
+
+def test_the_kernels_part_is_counted_of_a_worker() -> None:
+    """Each page of fresh memory is the kernel's work."""
+    before = cpu()
+    touched = _BUSY.replace("pass", "bytearray(64 << 20)")
+    worker = subprocess.Popen([sys.executable, "-c", touched], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        spent = cpu() - before
+        worker.kill()
+    assert 0 < spent.kernel <= spent.total
