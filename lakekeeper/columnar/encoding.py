@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import pyarrow as pa
@@ -11,11 +12,16 @@ from lakekeeper.columnar.nested import leaves
 from lakekeeper.columnar.values import is_text
 
 _PIECES, _PIECE = 4, 1 << 14  # pieces sampled from a row group, and the rows of each
-_MOST_DISTINCT = 0.8
-"""Share of distinct values in the pieces above which a dictionary does not pay.
+_LEAST_REPEATED = 8.0
+"""How often a value has to occur in a row group, on average, for a dictionary to pay.
 
-The writer keeps the dictionary of a row group up to 1 MiB, 131,072 values of 8 bytes. Of so many values at random,
-65,536 rows hold 79 % distinct ones. A larger dictionary is abandoned halfway, and has then cost CPU and bytes.
+A reader that looks for one value decodes the dictionary of each row group into a set (Iceberg's
+``ParquetDictionaryRowGroupFilter``). With order keys that occurred twice, this took twice as long as reading all rows.
+"""
+_MOST_DISTINCT = 1 << 17
+"""Values of 8 bytes in the largest dictionary that the writer keeps, 1 MiB.
+
+It abandons a larger one halfway, which has then cost CPU and bytes.
 """
 _BATCH_BYTES = 1 << 18
 _BATCH_ROWS = (1_024, 8_192)  # the writer's default, and where more rows no longer save CPU
@@ -31,8 +37,10 @@ def dictionary_columns(rows: pa.Table, repetitive: Collection[str]) -> list[str]
         if is_text(field.type):
             found += [field.name] if field.name in repetitive else []
         else:
-            sampled = leaves(field.name, column.type, _sample(column))
-            found += [path for path, values in sampled if _repeats(values)]
+            pieces = _sample(column)
+            share = sum(map(len, pieces)) / max(len(column), 1)
+            sampled = leaves(field.name, column.type, pieces)
+            found += [path for path, values in sampled if _repeats(values, share)]
     return found
 
 
@@ -48,6 +56,11 @@ def _sample(column: pa.ChunkedArray) -> list[pa.Array]:
     return [chunk for at in range(0, len(column), step) for chunk in column.slice(at, _PIECE).chunks]
 
 
-def _repeats(sample: pa.ChunkedArray) -> bool:
+def _repeats(sample: pa.ChunkedArray, share: float) -> bool:
+    """Whether the column, of which this share is sampled, has few enough distinct values.
+
+    As many as a random column of the most values allowed would show in the sample, or fewer.
+    """
+    most = max(min(len(sample) / max(share, 1e-9) / _LEAST_REPEATED, _MOST_DISTINCT), 1.0)
     distinct: int = pc.count_distinct(sample, mode="all").as_py()
-    return distinct <= _MOST_DISTINCT * len(sample)
+    return distinct <= math.ceil(most * (1 - (1 - 1 / most) ** len(sample)))

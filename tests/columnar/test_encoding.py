@@ -41,10 +41,23 @@ def test_a_column_gets_a_dictionary_exactly_where_that_saves_bytes(name: str) ->
     assert bool(dictionary_columns(pa.table({"c": column}), ())) == saves
 
 
+@pytest.mark.parametrize("rows", [10_000, 94_000, 1_000_000])
+@pytest.mark.parametrize("repeated, pays", [(2, False), (4, False), (16, True), (100, True)])
+def test_values_that_repeat_a_few_times_in_a_row_group_get_no_dictionary(
+    rows: int, repeated: int, pays: bool
+) -> None:
+    """Such as order keys in a table clustered by date: a search for an order decoded dictionaries of all row groups."""
+    random = np.random.default_rng(rows + repeated)
+    keys = pa.array(random.integers(0, rows // repeated, rows))
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, rows + 1, 2, dtype=np.int32)), keys)
+    assert dictionary_columns(pa.table({"k": keys}), ()) == (["k"] if pays else [])
+    assert bool(dictionary_columns(pa.table({"l": lists}), ())) == pays
+
+
 @pytest.mark.parametrize("rows", [0, 1, 3, 70_000])
 def test_a_dictionary_of_few_rows(rows: int) -> None:
     table = pa.table({"same": pa.nulls(rows, pa.int64()), "text": pa.nulls(rows, pa.string())})
-    assert dictionary_columns(table, ()) == (["same"] if rows != 1 else [])
+    assert dictionary_columns(table, ()) == ["same"]
     assert "text" in dictionary_columns(table, ("text",))
 
 
