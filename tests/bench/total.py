@@ -6,7 +6,7 @@
 TPC-H's lineitem arrives in rounds of two appends, a delete of a thousandth of the orders and eleven queries, as
 generated or by receipt date (``tests/bench/tpch.py``); maintenance runs after each ``every`` rounds, by ship date. One
 query set runs per round, and its CPU counts 1, 10 and 100 times. ``lakekeeper`` runs once for each of these rates, and
-once without the rate. The rounds without maintenance are played once more before all engines: the JVM is warm then,
+once without the rate. The rounds without maintenance are also played before all engines: the JVM is warm then,
 and every answer is compared with theirs. Needs tpchgen-cli (the group ``bench``).
 A run of all engines at scale 1 takes hours; ``--engines`` and ``--formats`` pick a slice.
 
