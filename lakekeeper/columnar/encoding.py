@@ -59,8 +59,9 @@ def _sample(column: pa.ChunkedArray) -> list[pa.Array]:
 def _repeats(sample: pa.ChunkedArray, share: float) -> bool:
     """Whether the column, of which this share is sampled, has few enough distinct values.
 
-    As many as a random column of the most values allowed would show in the sample, or fewer.
+    As many as a random column of the most values allowed would show in the sample, or fewer. A single row repeats none.
     """
-    most = max(min(len(sample) / max(share, 1e-9) / _LEAST_REPEATED, _MOST_DISTINCT), 1.0)
+    count = len(sample)
+    most = max(min(count / max(share, 1e-9) / _LEAST_REPEATED, _MOST_DISTINCT), 1.0)
     distinct: int = pc.count_distinct(sample, mode="all").as_py()
-    return distinct <= math.ceil(most * (1 - (1 - 1 / most) ** len(sample)))
+    return count != 1 and distinct <= math.ceil(most * (1 - (1 - 1 / most) ** count))
