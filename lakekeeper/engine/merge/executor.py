@@ -63,6 +63,10 @@ class Work:
             raise AssertionError("files are written by registered runs only")
         return self.registration.intent.run_id
 
+    def lost(self, task: MergeTask, *, at_once: bool = False) -> Reason | None:
+        """Why the task can no longer land (:meth:`Watch.lost`); None without a watch."""
+        return self.watch.lost(task, at_once=at_once) if self.watch else None
+
 
 class Execution:
     """The tasks of a plan, rewritten by at most ``threads`` driver threads; closed by leaving its ``with`` block.
@@ -108,7 +112,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
 
     Raises Unsupported or OptionError, which hold for every group.
     """
-    hopeless = work.watch.lost(task) if work.watch else None
+    hopeless = work.lost(task)
     if hopeless:
         return Failed(task, hopeless.plus(Reason.of(Code.STOPPED_EARLY)), raced=True)
     with work.runner.working(work.run_id, task.label):
@@ -119,7 +123,7 @@ def _one(work: Work, task: MergeTask) -> Rewrite | Failed:
             if isinstance(error, Unsupported | OptionError):
                 raise
             # The job may have failed because a concurrent commit, or an expiry, removed its inputs.
-            hopeless = work.watch.lost(task, at_once=True) if work.watch else None
+            hopeless = work.lost(task, at_once=True)
             failed = Reason.of(Code.FAILED, error=reason(error))
             return Failed(task, hopeless.plus(failed) if hopeless else failed, raced=hopeless is not None)
         finally:
@@ -190,10 +194,7 @@ def _by_rows(work: Work, task: MergeTask, *, announced: bool = False) -> Rewrite
 
 def _retried(work: Work, task: MergeTask, read: Callable[[], T]) -> T:
     """A read of the task's inputs, until they are gone: formats report that as they report an outage."""
-    watch = work.watch
-    return retried(
-        read, work.clock, hopeless=lambda: watch is not None and watch.lost(task, at_once=True) is not None
-    )
+    return retried(read, work.clock, hopeless=lambda: work.lost(task, at_once=True))
 
 
 def _has_read(work: Work, task: MergeTask) -> None:
