@@ -43,13 +43,12 @@ def cpu() -> Cpu:
     """CPU used by all processes of the session so far; of an ended worker, as much as the last call saw."""
     used = dict.fromkeys(("driver", "jvm", "manifests", "kernel"), 0.0)
     for pid in _tree():
-        stat = _stat(pid)
-        if pid == os.getpid() or _name(pid) == "java":
-            used["driver" if pid == os.getpid() else "jvm"] += _seconds(stat[11:15])
-            used["kernel"] += _seconds([*stat[12:13], *stat[14:15]])
-        if _name(pid) == "java":
-            used["manifests"] += _of_manifests(pid)
-        elif stat and pid != os.getpid():
+        stat, kind = _stat(pid), "driver" if pid == os.getpid() else "jvm"
+        if kind == "driver" or _name(pid) == "java":
+            used[kind] += _seconds(stat[11:15])
+            used["kernel"] += _seconds(stat[12:15:2])
+            used["manifests"] += _of_manifests(pid) if kind == "jvm" else 0.0
+        elif stat:
             _workers[pid, stat[19]] = _seconds(stat[11:13]), _seconds(stat[12:13])
     used["kernel"] += sum(kernel for _, kernel in _workers.values())
     return Cpu(**used, workers=sum(total for total, _ in _workers.values()))
