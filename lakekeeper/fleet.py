@@ -30,6 +30,7 @@ from lakekeeper.engine.table_turn import Heavy
 from lakekeeper.engine.watch import Watch
 from lakekeeper.history.table_id import TableId
 from lakekeeper.recording import FleetMemory, fleet_memory
+from lakekeeper.redaction import without_user
 from lakekeeper.spark.application import core_seconds
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
@@ -142,9 +143,10 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     clock = Clock()
     memory = memory or fleet_memory(spark)
     expanded = expand(spark, settings.tables)
-    known = tuple(dict.fromkeys(name for found in expanded for name in found.names))
-    names = tuple(filter(only, known))
-    tables = _Tables(spark, names, backoffs, memory.sessions)
+    # The pass knows the tables without the credentials in their paths: it prints and logs these names.
+    known = {without_user(name): name for found in expanded for name in found.names}
+    names = tuple(shown for shown, name in known.items() if only(name))
+    tables = _Tables(spark, {shown: known[shown] for shown in names}, backoffs, memory.sessions)
     context = PassContext(
         dry_run=dry_run,
         observer=observer,
@@ -193,13 +195,14 @@ def _core_seconds(spark: SparkSession, lane: Lane | None, runs: Collection[str])
 class _Tables:
     """The tables of one pass, each opened once; the snapshots of as many as fit are kept.
 
+    ``names`` maps what the pass calls a table to the name that opens it: the same, with the credentials in a path.
     ``earlier`` are the sessions of the pass before: a table that no commit has changed since is not read again.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        names: Sequence[str],
+        names: Mapping[str, str],
         backoffs: Backoffs | None,
         earlier: Mapping[str, TableSession],
     ) -> None:
@@ -214,7 +217,7 @@ class _Tables:
         if name not in self._opened:
             try:
                 backoff = self._backoffs.of(name) if self._backoffs else None
-                table = self._opened[name] = open_table(self._spark, name, backoff, self._logs)
+                table = self._opened[name] = open_table(self._spark, self._names[name], backoff, self._logs)
                 if name in self._earlier:
                     _session(table).resume(self._earlier[name])
             except Exception as error:

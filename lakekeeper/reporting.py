@@ -9,6 +9,7 @@ from lakekeeper.api import table
 from lakekeeper.engine.clock import Clock
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.page.report import HtmlReport, combined
+from lakekeeper.redaction import without_user
 from lakekeeper.spark.identifiers import expand
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.workloads import Queries
@@ -43,7 +44,7 @@ def report(
     if len(named) == 1 and named == tuple(names):
         return table(spark, named[0]).report(columns, workload=workload, options=options)
     made = {name: _of(spark, name, columns, workload, options) for name in names}
-    failures += [(name, part) for name, part in made.items() if isinstance(part, str)]
+    failures += [(without_user(name), part) for name, part in made.items() if isinstance(part, str)]
     return combined(
         [part for part in made.values() if isinstance(part, HtmlReport)], failures, Clock().now_ms()
     )

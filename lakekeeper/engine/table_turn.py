@@ -33,6 +33,7 @@ from lakekeeper.core.scheduling.task import (
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.errors import AdapterError, NotFound, OptionError, reason
+from lakekeeper.redaction import without_user
 from lakekeeper.spi import Observer
 
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
@@ -157,7 +158,11 @@ class TableTurn:
         except Exception as error:
             # A pass continues whatever one table throws: a bad option, a lost executor, a catalog that is down.
             self.tasks, self.due, self.held = {}, {}, {}  # of a table that is refused, nothing runs
-            if isinstance(error, AdapterError) and error.missing and self.name not in settings.tables:
+            if (
+                isinstance(error, AdapterError)
+                and error.missing
+                and self.name not in map(without_user, settings.tables)
+            ):
                 no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
                 self.refused = TableResult(self.name, "off", no_adapter)
             else:

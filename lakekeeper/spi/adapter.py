@@ -21,6 +21,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Unsupported
+from lakekeeper.redaction import without_user
 from lakekeeper.spi.bloom_filters import BloomFilters
 from lakekeeper.spi.columnar import Columnar
 from lakekeeper.spi.rows import (
@@ -275,7 +276,8 @@ class Format(Protocol):
 class TableName:
     """A table as Spark resolved it: by path, or by catalog, namespace and name.
 
-    ``text`` is the name as the caller gave it; ``sql`` is the quoted name for use in a statement.
+    ``text`` is the name as the caller gave it, without the credentials in a path: it is printed and logged. ``sql`` is
+    the quoted name for use in a statement.
     """
 
     text: str
@@ -285,6 +287,9 @@ class TableName:
     namespace: tuple[str, ...] = ()
     name: str = ""
     path: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", without_user(self.text))
 
 
 class Runner(Protocol[Rows]):

@@ -77,17 +77,17 @@ class Spent:
 
 
 def _ours(sets: int | None, *, deletes: bool) -> Engine:
-    def work(bench: Bench) -> None:
+    def work(bench: Bench) -> object:
         given: dict[str, Any] = {} if sets is None else {"queries-per-hour": bench.per_hour(sets * _QUERIES)}
         if bench.target:
             given["target-file-size-bytes"] = bench.target
         opened = lk.table(bench.spark, bench.name)
         if deletes:
             opened.merge_deletes(options=given)
-        opened.recluster(KEY, options=given)
+        return opened.recluster(KEY, options=given)
 
     verbs = "lakekeeper, all verbs" if deletes else "lakekeeper"
-    return Engine(f"{verbs}, {'rate unknown' if sets is None else f'{sets} sets'}", work, sets=sets)
+    return Engine(f"{verbs} ({'rate unknown' if sets is None else f'{sets} sets'})", work, sets=sets)
 
 
 def _native(one: Contestant) -> Callable[[Bench], object]:
