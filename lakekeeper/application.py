@@ -25,6 +25,7 @@ from lakekeeper.engine.service import Service
 from lakekeeper.errors import reason
 from lakekeeper.fleet import heavy_lane, one_pass, service_settings
 from lakekeeper.recording import fleet_memory
+from lakekeeper.redaction import without_user
 from lakekeeper.spark.application import await_listeners, is_stopped
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import aliases, resolve
@@ -256,7 +257,7 @@ class _Runs:
             try:
                 found = aliases(self._spark, resolve(self._spark, name))
             except Exception as error:  # the next whole pass reports it
-                _LOG.debug("%s: %s", name, reason(error))
+                _LOG.debug("%s: %s", without_user(name), reason(error))
                 return ()
             self._aliases[name] = tuple(alias.removeprefix("file:") for alias in found)
         return self._aliases[name]

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import takewhile
+from traceback import format_exception
 from typing import Any
 
 from lakekeeper.redaction import HIDDEN, names_a_secret, redacted
@@ -191,6 +192,11 @@ def reason(error: BaseException) -> str:
 def message(error: BaseException) -> str:
     """The text of an error of lakekeeper, which says where and what to do; of any other error, its :func:`reason`."""
     return str(error) if isinstance(error, LakekeeperError) else reason(error)
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an error and of its causes, for a log: Python's own shows the secrets in their messages."""
+    return redacted("".join(format_exception(error)))
 
 
 def _line(name: str, message: str) -> str:

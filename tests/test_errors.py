@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.errors import NotFound, causes, reason
+from lakekeeper.errors import NotFound, causes, reason, traceback_of
 
 
 class PythonException(Exception):
@@ -118,3 +118,11 @@ def test_an_error_converted_without_its_java_exception_keeps_its_name() -> None:
     assert name.rpartition(".")[2] == "ConcurrentAppendException"
     assert message == "files were added"
     assert causes(ValueError("no Java")) == ()
+
+
+def test_a_traceback_has_all_causes_and_no_secret() -> None:
+    error = RuntimeError("the second")
+    error.__cause__ = OSError("GET https://user:hunter2@store/t: 403")
+    shown = traceback_of(error)
+    assert shown.splitlines()[0] == "OSError: GET https://***@store/t: 403"
+    assert shown.splitlines()[-1] == "RuntimeError: the second"

@@ -75,10 +75,10 @@ def test_why_a_statement_runs_unguarded_is_logged_without_secrets(
     monkeypatch.setattr(guarded, "open_adapter", refuse)
     session: Any = Session()
     with caplog.at_level(logging.WARNING, "lakekeeper"), pytest.raises(Lost):
-        run_guarded(session, "DELETE FROM t", "t", None, None)
+        run_guarded(session, "DELETE FROM t", "delta.`s3a://key:hunter2@lake/t`", None, None)
     [logged] = caplog.messages
     assert logged.startswith(
-        "t: the statement is not run again if it loses to a rewrite: ValueError: Invalid "
+        "delta.`s3a://***@lake/t`: the statement is not run again if it loses to a rewrite: ValueError: Invalid "
     )
     assert "hunter2" not in logged
     assert "\n" not in logged

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from lakekeeper.engine.events import RUN_FACTS
+from lakekeeper.errors import traceback_of
 
 _FACTS = (*RUN_FACTS, "application")
 
@@ -25,8 +26,8 @@ class JsonLines(logging.Formatter):
         at = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
         plain = {"time": at, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
         plain |= {name: getattr(record, name) for name in _FACTS if hasattr(record, name)}
-        if record.exc_info:
-            plain["traceback"] = self.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[1]:
+            plain["traceback"] = traceback_of(record.exc_info[1])
         return json.dumps(plain, default=str)
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lakekeeper.errors import LakekeeperError, OptionError, RetentionError, TableError, reason
+from lakekeeper.errors import LakekeeperError, OptionError, RetentionError, TableError, reason, traceback_of
 from lakekeeper.spark.jvm import Jvm
 
 _LOG = logging.getLogger("lakekeeper")
@@ -87,7 +87,7 @@ def thrown(jvm: Jvm, error: Exception) -> Any:
 
     Of an error of Spark, which may contain a stack trace, the message is its reason in one line.
     """
-    _LOG.debug("a call from SQL failed", exc_info=error)
+    _LOG.debug("a call from SQL failed:\n%s", traceback_of(error))
     text = f"{type(error).__name__}: {error}" if isinstance(error, LakekeeperError) else reason(error)
     if isinstance(error, OptionError | TableError | RetentionError):
         return jvm.view.java.lang.IllegalArgumentException(text)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import CONF_PREFIX, Options, resolve
+from lakekeeper.redaction import without_user
 from lakekeeper.spark.jvm import Jvm
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def table_options(
     """
     options = resolve(call, lakekeeper_confs(spark), properties, lenient=lenient)
     for key, why in options.ignored.items():
-        _warn(f"{table}: table property {key} is ignored: {why}")
+        _warn(f"{without_user(table)}: table property {key} is ignored: {why}")
     return options
 
 

@@ -27,6 +27,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events
 from lakekeeper.errors import AdapterError, Conflict, NotFound, reason
 from lakekeeper.opening import Opened, open_adapter
+from lakekeeper.redaction import without_user
 from lakekeeper.spark.confs import table_options
 from lakekeeper.spi import Observer
 
@@ -120,7 +121,8 @@ def _writes_elsewhere(spark: SparkSession, target: str) -> bool:
     """Whether the session's statements may not change the version of the table that all others read."""
     found = next((key for key in _WRITE_AUDIT_PUBLISH if spark.conf.get(key, None) is not None), None)
     if found is not None:
-        _LOG.debug("%s: the statement is not run again if it loses to a rewrite: %s is set", target, found)
+        shown = without_user(target)
+        _LOG.debug("%s: the statement is not run again if it loses to a rewrite: %s is set", shown, found)
     return found is not None
 
 
@@ -138,4 +140,5 @@ def _guard(spark: SparkSession, target: str, options: Mapping[str, Any] | None) 
 def _unguarded(table: str, error: Exception) -> None:
     not_ours = isinstance(error, NotFound) or (isinstance(error, AdapterError) and error.missing)
     level = logging.DEBUG if not_ours else logging.WARNING
-    _LOG.log(level, "%s: the statement is not run again if it loses to a rewrite: %s", table, reason(error))
+    shown = without_user(table)
+    _LOG.log(level, "%s: the statement is not run again if it loses to a rewrite: %s", shown, reason(error))

@@ -23,6 +23,13 @@ def test_json_lines_carry_the_facts_of_a_run(capsys: pytest.CaptureFixture[str])
     assert warning["time"].endswith("+00:00")
 
 
+def test_the_traceback_of_a_record_has_no_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    with logs(as_json=True):
+        logging.getLogger("lakekeeper").error("failed", exc_info=OSError("token=hunter2 expired"))
+    record = json.loads(capsys.readouterr().err)
+    assert record["traceback"] == "OSError: token=*** expired\n"
+
+
 def test_by_default_the_display_shows_phases_and_the_log_shows_warnings(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

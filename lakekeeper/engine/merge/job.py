@@ -34,7 +34,7 @@ from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Registration, registered_run
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.uncommitted import without_error
-from lakekeeper.errors import Unknown, reason
+from lakekeeper.errors import Unknown, reason, traceback_of
 from lakekeeper.spi import Adapter, Observer, Runner
 
 _LOG = logging.getLogger("lakekeeper.events")
@@ -114,7 +114,7 @@ class MergeJob:
             _LOG.warning(
                 "%s: %s after %s", self.adapter.table, ended, counted(len(self.tally.run_ids), "commit")
             )
-            _LOG.debug("the error of %s", self.tally.run, exc_info=error)
+            _LOG.debug("the error of %s:\n%s", self.tally.run, traceback_of(error))
         return self._report(ended, self.clock.now_ms())
 
     def _rounds(self) -> Reason:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import AdapterError, Unsupported
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 from tests.engine.scene import IN_PARTS, Scene, groups_apart
@@ -98,3 +99,23 @@ def test_a_call_that_an_error_ends_reports_each_group_that_was_read(outcomes: li
     assert report.attempted_bytes_count == spending.bytes
     assert {group.id for group in report.groups} == spending.groups
     assert scene.table.leftovers() == set() or outcomes
+
+
+def test_the_error_that_ends_a_call_is_logged_with_its_causes_and_without_secrets(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own traceback in a log record shows the message of each cause as it is."""
+    caplog.set_level(logging.DEBUG, "lakekeeper")
+    scene = groups_apart(2)
+
+    def observer(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "committed":
+            monkeypatch.setattr(scene.adapter, "refresh", refuse)
+
+    def refuse(*_: object) -> Any:
+        raise AdapterError("the catalog does not respond") from OSError("jdbc:x://db/?password=hunter2")
+
+    report = scene.run(options={**IN_PARTS, "max-rounds": 3}, final=True, observer=observer)
+    assert report.ended.code == "ended_by_error"
+    assert "OSError: jdbc:x://db/?password=***" in caplog.text
+    assert "hunter2" not in caplog.text
