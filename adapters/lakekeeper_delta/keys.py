@@ -17,7 +17,7 @@ from lakekeeper.core.layout.space_filling_curve import CURVES
 from lakekeeper.core.model.keys import ClusterKey, quote
 from lakekeeper.core.model.stored_key import (
     FIELDS_PROPERTY,
-    KEY_PROPERTY,
+    KEY_SPELLINGS,
     StoredKey,
     key_of_properties,
     key_properties,
@@ -98,24 +98,26 @@ def _names(log: Log, scala_set: Any) -> str:
 def store(log: Log, state: State, key: ClusterKey, found: Sequence[Found], *, native: bool) -> None:
     """Store the key, through Delta's command objects: a column name never becomes part of a statement.
 
-    A property takes one commit. A native key takes up to three: its layout is set before its columns, since it applies
-    to no key until they are set, and the property is removed last, since the native key takes precedence meanwhile.
+    A property takes one commit, and another one to remove its other spelling. A native key takes up to three: its
+    layout is set before its columns, since it applies to no key until they are set, and the property is removed last,
+    since the native key takes precedence meanwhile.
     """
     if not native:
         _set(log, key_properties(key, [item.physical for item in found]))
+        _unset(log, state, KEY_SPELLINGS[1:])
         return
     layout = _laid_out(key) if key.curved else "linear"
     if layout != state.properties.get(LAYOUT_PROPERTY, "linear"):
         _set(log, {LAYOUT_PROPERTY: layout})
     _cluster_by(log, [column.path for column in key.columns])
-    _unset(log, state, (KEY_PROPERTY, FIELDS_PROPERTY))
+    _unset(log, state, (*KEY_SPELLINGS, FIELDS_PROPERTY))
 
 
 def remove(log: Log, state: State) -> None:
     """Remove the key, native and property. The features of CLUSTER BY remain: Delta cannot drop them."""
     if native_columns(log, state):
         _cluster_by(log, [])
-    _unset(log, state, (KEY_PROPERTY, FIELDS_PROPERTY, LAYOUT_PROPERTY))
+    _unset(log, state, (*KEY_SPELLINGS, FIELDS_PROPERTY, LAYOUT_PROPERTY))
 
 
 def _name_now(state: State, steps: Any) -> str | None:

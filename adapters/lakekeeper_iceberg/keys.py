@@ -16,9 +16,10 @@ from lakekeeper.core.model.keys import (
 )
 from lakekeeper.core.model.stored_key import (
     FIELDS_PROPERTY,
-    KEY_PROPERTY,
+    KEY_SPELLINGS,
     key_of_properties,
     key_properties,
+    text_of_key,
     unusable,
 )
 from lakekeeper.errors import OptionError, nearest
@@ -137,7 +138,7 @@ def stored_key(
     sort order cannot express. ``order`` is the sort order as Iceberg's JSON.
     """
     kept = key_of_properties(properties, schema.name_now)
-    _, layout = parse_layout(properties.get(KEY_PROPERTY, ""))
+    _, layout = parse_layout(text_of_key(properties))
     if layout == "linear":
         usable = _usable(schema, order)
         if usable:
@@ -189,7 +190,7 @@ def remove(table: Any) -> None:
 def _put(transaction: Any, table: Any, kept: Mapping[str, str]) -> None:
     """Set these key properties and remove the others: a leftover property could take precedence over a sort order."""
     update = transaction.updateProperties()
-    for name in (KEY_PROPERTY, FIELDS_PROPERTY):
+    for name in (*KEY_SPELLINGS, FIELDS_PROPERTY):
         if name in kept:
             update = update.set(name, kept[name])
         elif table.properties().containsKey(name):

@@ -36,6 +36,23 @@ def test_a_key_is_a_property_unless_native_is_requested(lake: Lake) -> None:
     assert key(lake, name) == "(k, id)"
 
 
+def test_a_key_in_the_other_spelling_of_its_property_is_read_and_replaced(lake: Lake) -> None:
+    """It named no key, while every other option may be written so."""
+    name = lake.overlapping(2, 10)
+    other = "lakekeeper.cluster_by"
+    for native in (False, True):
+        lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{other}'='k')")
+        if not native:
+            assert key(lake, name) == "(k)"
+        lake.table(name).cluster_by("id", native=native)
+        assert key(lake, name) == "(id)"
+        assert other not in lake.adapter(name).properties()
+    lake.table(name).cluster_by(None)
+    lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{other}'='k')")
+    assert lake.table(name).cluster_by(None).key_before == "(k)"
+    assert key(lake, name) == "None"
+
+
 def test_a_dry_run_reports_the_same_and_changes_nothing(lake: Lake) -> None:
     name = lake.overlapping(1, 5)
     table = lake.table(name)

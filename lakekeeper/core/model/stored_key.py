@@ -17,6 +17,7 @@ from lakekeeper.core.model.keys import ClusterKey, key_text, parse_layout
 from lakekeeper.errors import MALFORMED, OptionError
 
 KEY_PROPERTY = "lakekeeper.cluster-by"
+KEY_SPELLINGS = (KEY_PROPERTY, "lakekeeper.cluster_by")  # users may write it as any other option, in either
 FIELDS_PROPERTY = "_lakekeeper.cluster-by-fields"  # not an option: those start with "lakekeeper."
 
 
@@ -39,13 +40,18 @@ def key_properties(key: ClusterKey, fields: Sequence[Any]) -> dict[str, str]:
     return {KEY_PROPERTY: text, FIELDS_PROPERTY: beside}
 
 
+def text_of_key(properties: Mapping[str, str]) -> str:
+    """The key as users write it, in either spelling of the property; empty if there is none."""
+    return next((properties[name] for name in KEY_SPELLINGS if name in properties), "")
+
+
 def key_of_properties(properties: Mapping[str, str], name_now: Callable[[Any], str | None]) -> StoredKey:
     """The key stored in the properties; empty if there is no such property.
 
     ``name_now(field)`` returns the current name of a field in Spark SQL spelling, or None if it was dropped. Never
     raises: a property may hold anything.
     """
-    text = properties.get(KEY_PROPERTY, "")
+    text = text_of_key(properties)
     names, layout = parse_layout(text)
     fields = _fields_for(text, properties.get(FIELDS_PROPERTY, ""))
     if fields is None or len(fields) != len(names):

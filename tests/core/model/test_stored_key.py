@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakekeeper.core.model.keys import LAYOUTS, ClusterKey, KeyColumn, quote
-from lakekeeper.core.model.stored_key import FIELDS_PROPERTY, KEY_PROPERTY, key_of_properties, key_properties
+from lakekeeper.core.model.stored_key import (
+    FIELDS_PROPERTY,
+    KEY_PROPERTY,
+    key_of_properties,
+    key_properties,
+    text_of_key,
+)
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
@@ -49,6 +55,11 @@ def test_a_key_that_was_set_by_hand_is_read_by_its_names(beside: str | None) -> 
         raise AssertionError("no field is known")
 
     assert key_of_properties(kept, fails).columns == ("a", "b")
+
+
+def test_either_spelling_of_the_property_is_the_key() -> None:
+    assert key_of_properties({"lakekeeper.cluster_by": "hilbert(a, b)"}, str).columns == ("a", "b")
+    assert text_of_key({"lakekeeper.cluster_by": "a", KEY_PROPERTY: "b"}) == "b"
 
 
 def test_no_key() -> None:
