@@ -6,8 +6,9 @@
 TPC-H's lineitem arrives in rounds of two appends, a delete of a thousandth of the orders and eleven queries, as
 generated or by receipt date (``tests/bench/tpch.py``); maintenance runs after each ``every`` rounds, by ship date. One
 query set runs per round, and its CPU counts 1, 10 and 100 times. ``lakekeeper`` runs once for each of these rates, and
-once without the rate. The rounds without maintenance are also played before all engines: the JVM is warm then,
-and every answer is compared with theirs. Needs tpchgen-cli (the group ``bench``).
+twice without the rate: as the rounds come, within seconds of one another, and as if one came each hour, since the
+default assumes a number of queries per hour. The rounds without maintenance are also played before all engines: the JVM
+is warm then, and every answer is compared with theirs. Needs tpchgen-cli (the group ``bench``).
 A run of all engines at scale 1 takes hours; ``--engines`` and ``--formats`` pick a slice.
 
 Core-seconds of the driver, the JVM and the Python workers; ``best`` is the total divided by the table's lowest total.
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import lakekeeper as lk
+from lakekeeper.core.config.options import resolve
 from lakekeeper.core.text.formatting import table as page
 from tests.bench.contestants import Bench, Contestant, confs_of, contestants
 from tests.bench.processes import cpu
@@ -76,9 +78,10 @@ class Spent:
         return self.append + self.delete + self.maintain + sets * self.query
 
 
-def _ours(sets: int | None, *, deletes: bool) -> Engine:
+def _ours(sets: int | None, *, deletes: bool, hourly: bool = False) -> Engine:
     def work(bench: Bench) -> object:
-        given: dict[str, Any] = {} if sets is None else {"queries-per-hour": bench.per_hour(sets * _QUERIES)}
+        queries = resolve().workload.queries_per_hour if hourly else None if sets is None else sets * _QUERIES
+        given: dict[str, Any] = {} if queries is None else {"queries-per-hour": bench.per_hour(queries)}
         if bench.target:
             given["target-file-size-bytes"] = bench.target
         opened = lk.table(bench.spark, bench.name)
@@ -87,7 +90,8 @@ def _ours(sets: int | None, *, deletes: bool) -> Engine:
         return opened.recluster(KEY, options=given)
 
     verbs = "lakekeeper, all verbs" if deletes else "lakekeeper"
-    return Engine(f"{verbs} ({'rate unknown' if sets is None else f'{sets} sets'})", work, sets=sets)
+    rate = "rate unknown, a round an hour" if hourly else "rate unknown" if sets is None else f"{sets} sets"
+    return Engine(f"{verbs} ({rate})", work, sets=sets)
 
 
 def _native(one: Contestant) -> Callable[[Bench], object]:
@@ -104,6 +108,7 @@ def engines(format_: str, sets: list[int]) -> list[Engine]:
         found.append(Engine(name, _native(one), one.clause, one.confs))
     for deletes in (False, True):
         found += [_ours(rate, deletes=deletes) for rate in (*sets, None)]
+    found.append(_ours(None, deletes=False, hourly=True))
     return found
 
 
