@@ -111,9 +111,18 @@ def spellings(name: str, prefix: str) -> tuple[str, str]:
 
 
 def overridden(options: Mapping[str, Any] | None, by: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a call, with others in the place of those that they name, in whatever spelling."""
-    replaced = {keyword(name) for name in by}
-    return {**{key: value for key, value in (options or {}).items() if keyword(key) not in replaced}, **by}
+    """Options of a call, with others in the place of those that they name, in whatever spelling. Raises OptionError."""
+    replaced = {keyword(name) for name in _named(by)}
+    return {**{key: value for key, value in _named(options).items() if keyword(key) not in replaced}, **by}
+
+
+def _named(options: Any) -> Mapping[str, Any]:
+    """The options of a call. Raises OptionError for anything but a mapping with text as its keys."""
+    if options is None:
+        return {}
+    if isinstance(options, Mapping) and all(isinstance(key, str) for key in options):
+        return options
+    raise OptionError("options", options, "a map of names to values, such as {'min-input-files': 5}")
 
 
 def resolve(
@@ -137,8 +146,8 @@ def resolve(
     for name, (_, value) in set_here.items():
         if lookup(name).scope == "any":
             values[name], origins[name] = value, "property"
-    for origin, prefix, given in (("conf", CONF_PREFIX, conf), ("call", "", call)):
-        found = _given(origin, prefix, given or {})
+    for origin, prefix, given in (("conf", CONF_PREFIX, conf or {}), ("call", "", _named(call))):
+        found = _given(origin, prefix, given)
         values |= found
         origins |= dict.fromkeys(found, origin)
     for name, (key, value) in set_here.items():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.option import keyword
-from lakekeeper.core.config.options import OPTIONS, lookup, resolve
+from lakekeeper.core.config.options import OPTIONS, lookup, overridden, resolve
 from lakekeeper.core.config.removed import REMOVED
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.errors import OptionError
@@ -108,6 +108,16 @@ def test_a_bad_value_is_refused_in_every_place(name: str, value: Any, said: str)
         assert error.value.key in (key, name)
         assert said in error.value.expected
         assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize("given", ["min-input-files=5", "", ["min-input-files"], 5, {5: "min-input-files"}])
+def test_options_that_are_no_map_of_names_are_refused(given: Any) -> None:
+    expected = re.escape("expected a map of names to values, such as {'min-input-files': 5}")
+    with pytest.raises(OptionError, match=expected):
+        resolve(given)
+    for options, by in ((given, {}), ({}, given)):
+        with pytest.raises(OptionError, match=expected):
+            overridden(options, by)
 
 
 @pytest.mark.parametrize(
