@@ -98,9 +98,9 @@ def _names(log: Log, scala_set: Any) -> str:
 def store(log: Log, state: State, key: ClusterKey, found: Sequence[Found], *, native: bool) -> None:
     """Store the key, through Delta's command objects: a column name never becomes part of a statement.
 
-    A property takes one commit, and another one to remove its other spelling. A native key takes up to three: its
-    layout is set before its columns, since it applies to no key until they are set, and the property is removed last,
-    since the native key takes precedence meanwhile.
+    Setting the property takes one commit; removing its other spelling takes another. A native key takes up to three:
+    its layout is set before its columns, since it applies to no key until they are set, and the property is removed
+    last, since the native key takes precedence meanwhile.
     """
     if not native:
         _set(log, key_properties(key, [item.physical for item in found]))

@@ -78,19 +78,19 @@ class Spent:
         return self.append + self.delete + self.maintain + sets * self.query
 
 
-def _ours(sets: int | None, *, deletes: bool, hourly: bool = False) -> Engine:
-    def work(bench: Bench) -> object:
-        queries = resolve().workload.queries_per_hour if hourly else None if sets is None else sets * _QUERIES
+def _ours(rate: str, queries: float | None, *, sets: int | None = None, deletes: bool = False) -> Engine:
+    """``queries``: how many a round lakekeeper is given, None for what it assumes by itself."""
+
+    def work(bench: Bench) -> None:
         given: dict[str, Any] = {} if queries is None else {"queries-per-hour": bench.per_hour(queries)}
         if bench.target:
             given["target-file-size-bytes"] = bench.target
         opened = lk.table(bench.spark, bench.name)
         if deletes:
             opened.merge_deletes(options=given)
-        return opened.recluster(KEY, options=given)
+        opened.recluster(KEY, options=given)
 
     verbs = "lakekeeper, all verbs" if deletes else "lakekeeper"
-    rate = "rate unknown, a round an hour" if hourly else "rate unknown" if sets is None else f"{sets} sets"
     return Engine(f"{verbs} ({rate})", work, sets=sets)
 
 
@@ -107,8 +107,9 @@ def engines(format_: str, sets: list[int]) -> list[Engine]:
         one = natives[name]
         found.append(Engine(name, _native(one), one.clause, one.confs))
     for deletes in (False, True):
-        found += [_ours(rate, deletes=deletes) for rate in (*sets, None)]
-    found.append(_ours(None, deletes=False, hourly=True))
+        found += [_ours(f"{n} sets", n * _QUERIES, sets=n, deletes=deletes) for n in sets]
+        found.append(_ours("rate unknown", None, deletes=deletes))
+    found.append(_ours("rate unknown, a round an hour", resolve().workload.queries_per_hour))
     return found
 
 

@@ -17,7 +17,7 @@ from lakekeeper.core.model.keys import ClusterKey, key_text, parse_layout
 from lakekeeper.errors import MALFORMED, OptionError
 
 KEY_PROPERTY = "lakekeeper.cluster-by"
-KEY_SPELLINGS = (KEY_PROPERTY, "lakekeeper.cluster_by")  # users may write it as any other option, in either
+KEY_SPELLINGS = (KEY_PROPERTY, "lakekeeper.cluster_by")  # like every option, it may be spelled either way
 FIELDS_PROPERTY = "_lakekeeper.cluster-by-fields"  # not an option: those start with "lakekeeper."
 
 
@@ -41,7 +41,7 @@ def key_properties(key: ClusterKey, fields: Sequence[Any]) -> dict[str, str]:
 
 
 def text_of_key(properties: Mapping[str, str]) -> str:
-    """The key as users write it, in either spelling of the property; empty if there is none."""
+    """The value of the key property, whichever spelling the table uses; empty if the table has neither."""
     return next((properties[name] for name in KEY_SPELLINGS if name in properties), "")
 
 
