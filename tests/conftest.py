@@ -121,10 +121,11 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(params=["by columns", "by rows"])
-def merged_by(request: pytest.FixtureRequest) -> None:
+def merged_by(request: pytest.FixtureRequest) -> str:
     """The path that merges tables which both paths can merge."""
     if request.param == "by columns":
         request.getfixturevalue("on_local_disk")
+    return str(request.param)
 
 
 @pytest.fixture

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from lakekeeper.core.model.file_merge import files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
+from lakekeeper.spark.parquet_codec import codec_of
 from lakekeeper_delta import partition_values, session_confs
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
+from lakekeeper_delta.footers import opened
 from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import metadata
@@ -79,7 +82,8 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
     partition = partition_values.of_task(log, state, inputs)
     folder = folder_of(task, run_id)
-    written = write_files(log, state, rows, folder, rows_per_file(task), partition=partition)
+    cut, codec = rows_per_file(task), codec_of_inputs(log, state, inputs)
+    written = write_files(log, state, rows, folder, cut, partition=partition, codec=codec)
     made = [described(log, add) for add in written]
     outputs = tuple(output for output, _ in made)
     spans = _spans(log, state, written, outputs, task)
@@ -105,14 +109,18 @@ def write_files(
     *,
     checked: bool = False,
     partition: Mapping[str, str | None] | None = None,
+    codec: str | None = None,
 ) -> list[Any]:
     """Write rows as new files in the folder of a run, cut at ``rows_per_file`` (0: never); returns Delta's actions.
 
     Each Spark partition starts its own file; the files are in the order of the partitions. ``checked``: the rows are
     new to the table, and Delta must check them against its constraints. ``partition``: the values of all rows, as the
-    log has them.
+    log has them. ``codec``: that of the files, unless the table or the session names one; None: zstd.
     """
-    options = {"maxRecordsPerFile": str(rows_per_file), "compression": chosen_codec(log, state) or "zstd"}
+    options = {
+        "maxRecordsPerFile": str(rows_per_file),
+        "compression": chosen_codec(log, state) or codec or "zstd",
+    }
     session = session_confs.writing(log.jvm.session)
     with log.jvm.active(session):
         dataset = log.jvm.rows_of_plan(rows._jdf.queryExecution().analyzed(), session)
@@ -179,15 +187,17 @@ def rows_per_file(task: MergeTask) -> int:
 
     The target size is converted to rows by the inputs' own bytes per row.
     """
-    limit = _UNLIMITED if task.target_rows is None else task.target_rows
-    if task.input_rows > 0 and task.input_bytes > 0:
-        limit = min(limit, max(1, task.target_bytes * task.input_rows // task.input_bytes))
+    most = _UNLIMITED if task.target_rows is None else task.target_rows
     rows = task.live_rows if task.live_rows is not None else task.input_rows
     share = -(-rows // (len(task.cuts) + 1))
     if share <= 0:
-        return limit
-    even = -(-share // -(-share // limit))
-    return min(limit, even if not task.cuts else int(even * _SLACK) + 1)
+        return most
+    files = -(-share // most)
+    if task.input_rows > 0:
+        size = task.input_bytes * (share / task.input_rows)
+        files = max(files, files_for(size / task.target_bytes))
+    even = -(-share // files)
+    return min(most, even if not task.cuts else int(even * _SLACK) + 1)
 
 
 def marks(
@@ -223,6 +233,17 @@ def chosen_codec(log: Log, state: State) -> str | None:
         return state.properties[_CODEC_PROPERTY]
     conf = log.jvm.session.sessionState().conf()
     return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else None
+
+
+def codec_of_inputs(log: Log, state: State, adds: Iterable[Any]) -> str | None:
+    """The codec of the largest of these AddFiles; None if its footer cannot be read, or the codec need not be known."""
+    if chosen_codec(log, state) is not None:
+        return None
+    largest = max(adds, key=lambda add: int(add.size()))
+    # The merge reads the file next, and reports what prevents it.
+    with suppress(Exception), opened(log, str(largest.path())) as reader:
+        return codec_of(reader.getFooter())
+    return None
 
 
 def discard(log: Log, paths: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.filesystem import in_parallel
+from lakekeeper_delta.footers import opened
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.row_positions import file_and_position, spelled
@@ -44,16 +45,9 @@ def _scanned(log: Log, state: State, paths: Sequence[str]) -> dict[str, int]:
 
 
 def _footer(log: Log, path: str) -> int:
-    parquet = log.jvm.view.org.apache.parquet.hadoop
-    place = log.singleton("util.DeltaFileOperations").absolutePath(str(log.log.dataPath().toString()), path)
     try:
-        reader = parquet.ParquetFileReader.open(
-            parquet.util.HadoopInputFile.fromPath(place, log.log.newDeltaHadoopConf())
-        )
-        try:
+        with opened(log, path) as reader:
             return int(reader.getRecordCount())
-        finally:
-            reader.close()
     except Exception as error:
         raise _unknown(log, path, error) from error
 

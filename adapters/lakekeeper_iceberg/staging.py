@@ -16,10 +16,13 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from lakekeeper.core.model.file_merge import files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
 from lakekeeper.core.vacuum.path_guard import spelled
+from lakekeeper.spark.parquet_codec import codec_of
+from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.imported import refuse_nanoseconds
 from lakekeeper_iceberg.levels import data_root, own_folder
 from lakekeeper_iceberg.native import Iceberg
@@ -36,6 +39,7 @@ _LINEAGE = ("_row_id", "_last_updated_sequence_number")
 _WITH_LINEAGE = 3  # the table format that has them
 # The writer checks sizes every 1,000 rows and estimates its buffered bytes: aim below the row limit.
 _ROW_MARGIN = 0.6
+_ONE_FILE = 1.5  # target sizes: more than a group that makes one file needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +105,25 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
 
 
 def write_staged(
-    jvm: Iceberg, table: Any, rows: DataFrame, task: MergeTask, run: str, sort_order: int | None
+    jvm: Iceberg,
+    table: Any,
+    rows: DataFrame,
+    task: MergeTask,
+    run: str,
+    sort_order: int | None,
+    inputs: Sequence[Any] = (),
 ) -> tuple[Made, tuple[Output, ...]]:
-    """Write rows in order, in the folder of a run for the task's level; (DataFiles, outputs)."""
+    """Write rows in order, in the folder of a run for the task's level; (DataFiles, outputs).
+
+    The codec is that of the largest of the ``inputs``, scan tasks, unless the table or the session names one.
+    """
     key_id = task.key.key_id if task.key else ""
     place = level_folder(home_of(jvm, table, run), key_id, task.level)
-    files = _write(jvm, table, rows, place, _spec_of(table, task), sort_order, _target_bytes(task))
-    return Made(tuple(files)), outputs_of(files)
+    files = (each.file() for each in inputs)
+    largest = max(files, key=lambda file: int(file.fileSizeInBytes()), default=None)
+    target, spec = _target_bytes(task), _spec_of(table, task)
+    made = _write(jvm, table, rows, place, spec, sort_order, target, like=largest)
+    return Made(tuple(made)), outputs_of(made)
 
 
 def _spec_of(table: Any, task: MergeTask) -> int:
@@ -144,7 +160,7 @@ def copy_live_rows(
         place = own_folder(home_of(jvm, table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)
-        return _write(jvm, table, rows, place, int(file.specId()), sort_order, one_split(size))
+        return _write(jvm, table, rows, place, int(file.specId()), sort_order, one_split(size), like=file)
     finally:
         unstage(jvm, table, group)
 
@@ -170,9 +186,20 @@ def task_of_file(
 
 
 def _write(
-    jvm: Iceberg, table: Any, rows: DataFrame, place: str, spec: int, sort_order: int | None, target: int
+    jvm: Iceberg,
+    table: Any,
+    rows: DataFrame,
+    place: str,
+    spec: int,
+    sort_order: int | None,
+    target: int,
+    *,
+    like: Any = None,
 ) -> list[Any]:
-    """DataFiles of these rows, in their order, below the folder ``place``; ``target`` is in bytes."""
+    """DataFiles of these rows, in their order, below the folder ``place``; ``target`` is in bytes.
+
+    Unless the table or the session names a codec, it is that of the DataFile ``like``, or zstd.
+    """
     properties = jvm.text_map(table.properties())
     # The writer asks the table object where files go: give it one that says the folder.
     row_group = str(_row_group_bytes(properties, target // 2))
@@ -189,7 +216,7 @@ def _write(
             .option(_REWRITTEN, group)
         )
         if _CODEC not in properties and not jvm.spark.conf.get(_SESSION_CODEC, ""):
-            writer = writer.option("compression-codec", "zstd")
+            writer = writer.option("compression-codec", _codec_like(jvm, table, properties, like) or "zstd")
         if sort_order is not None:
             writer = writer.option("output-sort-order-id", str(sort_order))
         with jvm.active():
@@ -226,10 +253,29 @@ def unstage(jvm: Iceberg, table: Any, group: str) -> None:
         jvm.task_sets.removeTasks(table, group)
 
 
+def _codec_like(jvm: Iceberg, table: Any, properties: Mapping[str, str], file: Any) -> str | None:
+    """The codec of a DataFile, if it and the table's new files are Parquet, and its footer can be read."""
+    if file is None or str(file.format()) != "PARQUET":
+        return None
+    if properties.get("write.format.default", "parquet").lower() != "parquet":
+        return None  # the codecs of other formats have other names
+    with suppress(Exception):  # the merge reads the file next, and reports what prevents it
+        return codec_of(footer_of(jvm, table, str(file.location())))
+    return None
+
+
 def _target_bytes(task: MergeTask) -> int:
-    """The target file size in bytes; lower if needed to stay below the row limit, as Iceberg splits by size only."""
+    """The target file size in bytes; lower if needed to stay below the row limit, as Iceberg splits by size only.
+
+    Higher, if one file is enough for each range: what is left for a last file would be small.
+    """
     if task.target_rows is None or task.input_rows <= task.target_rows:
-        return task.target_bytes
+        size = task.input_bytes / (len(task.cuts) + 1)
+        return (
+            task.target_bytes
+            if files_for(size / task.target_bytes) > 1
+            else int(_ONE_FILE * task.target_bytes)
+        )
     row_bytes = task.input_bytes / max(task.input_rows, 1)
     return min(task.target_bytes, max(1, int(task.target_rows * row_bytes * _ROW_MARGIN)))
 

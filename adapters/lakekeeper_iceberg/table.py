@@ -57,9 +57,10 @@ from lakekeeper_iceberg.undo import IcebergUndos
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """The read of a task: the table and group id of its scan, its rows, and the counter of the rows read."""
+    """The read of a task: table, scan tasks and group id of its scan, its rows, and the counter of the rows read."""
 
     table: Any
+    inputs: Sequence[Any]
     group: str
     rows: DataFrame
     counter: Observation | None
@@ -264,7 +265,7 @@ class IcebergTable:
             counter = Observation()
             counted = rows.observe(counter, F.count(F.lit(1)).alias(staging.COUNTED))
         with self._lock:
-            self._staged[task.id].append(_Staged(table, group, rows, counter))
+            self._staged[task.id].append(_Staged(table, tasks, group, rows, counter))
         return counted
 
     def write(self, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
@@ -275,7 +276,8 @@ class IcebergTable:
         order = self._order(table.operations().current())
         sort_order = int(order["order-id"]) if keys.sorts_by(order, task.key) else None
         run = run_folder(task.table_uuid, run_id)
-        files, outputs = staging.write_staged(self._jvm, table, rows, task, run, sort_order)
+        inputs = staged.inputs if staged else ()
+        files, outputs = staging.write_staged(self._jvm, table, rows, task, run, sort_order, inputs)
         read = self._rows_read(staged, sum(o.rows for o in outputs)) if staged else None
         return Rewrite(task, outputs, read, native=files, run_id=run_id)
 

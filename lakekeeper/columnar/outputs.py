@@ -23,12 +23,11 @@ from lakekeeper.columnar.long_texts import LongTexts
 from lakekeeper.columnar.statistics import statistics_of
 from lakekeeper.columnar.tallies import Tally
 from lakekeeper.columnar.types import field_of
-from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
+from lakekeeper.core.model.file_merge import FileMerge, WrittenFile, files_for
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing from Python 3.11 on
 
-_OVER = 0.1  # share of the target by which a file may exceed it, rather than to be followed by a small one
 FEWEST, _MOST = 10_000, 1 << 20  # rows of a row group
 _SUFFIX = {"none": "", "gzip": ".gz"}
 
@@ -143,9 +142,7 @@ class Outputs:
         """Rows at which the current file is cut, so that the files of the merge have about the same size."""
         here = self._file.rows if self._file else 0
         left = max(self._left, 1) + here
-        size = left * self._row_bytes / self._merge.target_bytes
-        files = max(1, round(size))
-        files += size > (1 + _OVER) * files
+        files = files_for(left * self._row_bytes / self._merge.target_bytes)
         most = self._merge.target_rows
         if most is not None:
             files = max(files, math.ceil(left / most))

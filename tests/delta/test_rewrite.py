@@ -276,19 +276,6 @@ def test_rows_are_in_key_order_within_a_file(scene: Scene, partitioned: bool) ->
         assert keys == sorted(keys)
 
 
-def test_the_row_path_writes_zstd_unless_configured(scene: Scene) -> None:
-    """Columnar workers keep the codec of the inputs: see test_columnar."""
-    scene.run(*_plain(_DV))
-    recluster(scene, columnar=False)
-    assert all(".zstd." in b.path for b in scene.adapter().snapshot().blocks)
-    scene.spark.conf.set("spark.sql.parquet.compression.codec", "gzip")
-    try:
-        recluster(scene, level=2)
-    finally:
-        scene.spark.conf.unset("spark.sql.parquet.compression.codec")
-    assert all(".gz." in b.path for b in scene.adapter().snapshot().blocks)
-
-
 def test_the_users_session_is_unchanged(scene: Scene) -> None:
     scene.run(*_plain(_DV))
     scene.spark.conf.set("spark.databricks.delta.stats.collect", "false")

@@ -211,24 +211,6 @@ def test_compact_packs_small_files_without_a_key(lake: Lake) -> None:
     assert not table.compact().changed
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_outputs_are_near_the_target_so_compact_finds_nothing(lake: Lake, engine: str) -> None:
-    """A writer that counts uncompressed bytes cut files at half the target, and compact packed them again and again."""
-    name = lake.overlapping(6, 20_000, columns="id bigint, k int, v string")
-    table = lake.table(name)
-    table.cluster_by("k")
-    target = table.clustering_information().total_bytes // 5
-    options: dict[str, object] = {"target-file-size-bytes": target, "merge-engine": engine}
-    assert table.recluster(policy="full", options=options).changed
-    sizes = sorted(r.bytes for r in table.blocks().collect())
-    assert max(sizes) <= 1.2 * target
-    if lake.iceberg:  # Delta cuts by rows at the inputs' bytes per row: they are snappy, outputs zstd
-        assert sizes[len(sizes) // 2] >= 0.6 * target, (sizes, target)
-    for _ in range(2):
-        assert not table.compact(options=options).changed
-        assert not table.recluster(options=options, final=True).changed
-
-
 def test_no_key_and_no_columns_is_refused_before_any_write(lake: Lake) -> None:
     name = lake.overlapping(2, 10)
     table = lake.table(name)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from tests.iceberg.scene import Scene
 from tests.rewrites import recluster
@@ -114,14 +116,19 @@ def test_outputs_in_the_table_s_sort_order_carry_its_id(scene: Scene) -> None:
     assert {row.sort_order_id for row in files} == {0}
 
 
-@pytest.mark.parametrize("given,codec", [("", "ZSTD"), ("gzip", "GZIP"), ("snappy", "SNAPPY")])
-def test_outputs_are_zstd_unless_the_table_names_a_codec(scene: Scene, given: str, codec: str) -> None:
-    import pyarrow.parquet as pq
-
-    scene.create("k INT, v STRING").run(fill(0, 30))
+@pytest.mark.parametrize("before, after", [("avro", "parquet"), ("parquet", "orc")])
+def test_outputs_are_zstd_where_files_of_two_formats_share_no_codec(
+    scene: Scene, before: str, after: str
+) -> None:
+    given = {"write.format.default": before, "write.parquet.compression-codec": "uncompressed"}
+    scene.create("k INT, v STRING", properties=given).run(fill(0, 30), fill(30, 50))
     scene.run("ALTER TABLE {t} UNSET TBLPROPERTIES ('write.parquet.compression-codec')")
-    if given:
-        scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('write.parquet.compression-codec' = '{given}')")
-    done = recluster(scene)
-    (path,) = done.added
-    assert pq.read_metadata(path).row_group(0).column(0).compression == codec
+    scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('write.format.default'='{after}')")
+    rows = scene.spark_rows()
+    (path,) = recluster(scene).added
+    assert path.endswith(f".{after}")
+    assert scene.spark_rows() == rows
+    if after == "parquet":
+        assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
+    else:
+        assert orc.ORCFile(path).compression == "ZSTD"

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+_OVER = 0.1  # share of the target by which a file may exceed it
+
 
 @dataclass(frozen=True, slots=True)
 class S3:
@@ -128,6 +130,15 @@ class FileMerge:
         data["store"] = S3(**data["store"]) if data["store"] else None
         data["key"], data["cuts"] = tuple(data["key"]), tuple(data["cuts"])
         return cls(**data)
+
+
+def files_for(targets: float) -> int:
+    """The number of files, all of one size, into which as many target sizes are cut.
+
+    A file may exceed its target by a tenth, rather than be followed by a small one.
+    """
+    files = max(1, round(targets))
+    return files + (targets > (1 + _OVER) * files)
 
 
 @dataclass(frozen=True, slots=True)
