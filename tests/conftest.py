@@ -14,6 +14,7 @@ from hypothesis import settings
 from lakekeeper.spark import jvm
 from lakekeeper.spark.confs import all_confs
 from lakekeeper.spark.jvm import Package
+from lakekeeper.spark.session import end_java
 from tests.sampling import VARIABLE, chosen_day, expensive, fewer, take_slice
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"sampled tests: {chosen_day()} (run this slice again, or all: {VARIABLE}={chosen_day()}, {VARIABLE}=all)"
+
+
+def pytest_sessionfinish() -> None:
+    """End the JVM: Python would warn, below the last line of pytest, of a process that still runs."""
+    end_java()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -168,6 +168,9 @@ def end_java() -> None:
         _signal_group(java, signal.SIGKILL)
         java.wait()
     _javas.clear()
+    for sieve in _sieves:  # each ends with the JVM whose messages it filters
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            sieve.wait(_LEAVING_SECONDS)
 
 
 def _signal_group(java: subprocess.Popen[Any], number: signal.Signals) -> None:
