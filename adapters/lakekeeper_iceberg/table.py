@@ -257,6 +257,7 @@ class IcebergTable:
 
     def read(self, task: MergeTask) -> DataFrame:
         table = self._jvm.pinned(self._table)
+        self._check_key(table, task)
         tasks = self._planner.tasks(table, task.read_version, task.inputs)
         group, rows = staging.read_staged(self._jvm, table, tasks, task)
         counter = None
@@ -267,6 +268,16 @@ class IcebergTable:
         with self._lock:
             self._staged[task.id].append(_Staged(table, tasks, group, rows, counter))
         return counted
+
+    def _check_key(self, table: Any, task: MergeTask) -> None:
+        """Raise Conflict if a column of the key was renamed: rows would be sorted by what has its old name now."""
+        for column in task.key.columns if task.key else ():
+            name = table.schema().findColumnName(int(column.field_id))
+            if name != ".".join(column.path):
+                raise Conflict(
+                    f"{self.table}: column {column.name} of the cluster key was "
+                    f"{'dropped' if name is None else f'renamed to {name}'} after the plan was made; plan again"
+                )
 
     def write(self, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
         with self._lock:

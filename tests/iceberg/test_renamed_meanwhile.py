@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import lakekeeper as lk
@@ -49,6 +50,40 @@ def test_values_stay_in_their_column(scene: Scene, change: str, any_schema: bool
     assert [row.asDict() for row in found] == expected
     assert scene.spark_rows() == scene.log_rows()
     assert report.rewritten_data_files_count in (0, 4)  # a merge may lose to the change, but not mix values
+
+
+@pytest.mark.usefixtures("on_local_disk")
+@pytest.mark.parametrize(
+    "change, name",
+    [("swapped", "b"), ("renamed", "c"), ("renamed, and another added under its name", "old")],
+)
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_no_file_is_sorted_by_a_column_that_took_over_the_name_of_the_key(
+    scene: Scene, change: str, name: str, engine: str
+) -> None:
+    """Its sort order would name the column of the key, and a reader that trusts it would join unsorted rows."""
+    scene.create("k INT, a STRING, b STRING")
+    scene.run("ALTER TABLE {t} WRITE ORDERED BY a NULLS FIRST")
+    scene.run(*(f"INSERT INTO {{t}} VALUES ({k}, 'a{k}', 'b{9 - k}')" for k in range(4)))
+
+    def alter() -> None:
+        scene.run(*(f"ALTER TABLE {{t}} {each}" for each in CHANGES[change][0]))
+
+    table = lk.table(scene.spark, scene.sql)
+    options = {"merge-engine": engine}
+    report = table.recluster(policy="full", observer=once_at("planned", alter), options=options)
+    rows = scene.spark.table(scene.sql).orderBy("k").collect()
+    assert [row[name] for row in rows] == ["a0", "a1", "a2", "a3"]
+    if engine == "auto":
+        (file,) = scene.spark.table(f"{scene.sql}.files").collect()
+        assert file.sort_order_id == 1
+        assert pq.read_table(file.file_path.removeprefix("file:")).column(1).to_pylist() == [
+            "a0", "a1", "a2", "a3",
+        ]  # fmt: skip
+    else:
+        assert not report.changed
+        assert [group.status for group in report.groups] == ["failed"]
+        assert f"renamed to {name} after the plan was made; plan again" in str(report.groups[0].detail)
 
 
 def test_rows_that_are_added_before_columns_are_swapped_are_deleted_too(scene: Scene) -> None:
