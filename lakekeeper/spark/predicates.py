@@ -58,6 +58,26 @@ def check(jvm: Jvm, frame: Any, where: str, *, steady: bool = False) -> None:
         refuse_unsteady(jvm, where, expressions)
 
 
+def refuse_qualified(jvm: Jvm, frame: Any, where: str) -> None:
+    """Raise OptionError if ``where`` has another meaning, or none, without the name of the table of ``frame``.
+
+    Adapters evaluate it over rows that have no such name. For a table ``t`` with the columns ``k`` and ``t STRUCT<k>``,
+    SQL reads ``t.k`` as the column, and they as the field.
+    """
+    other = frame.alias("__lakekeeper_rows")
+    try:
+        same = _text(jvm, other, where) == _text(jvm, frame, where)
+    except Exception:  # Spark finds no such column
+        same = False
+    if not same:
+        expected = f"{EXPECTED}; write columns without the name of the table"
+        raise OptionError("where", where, expected)
+
+
+def _text(jvm: Jvm, frame: Any, where: str) -> str:
+    return str(_by_name(jvm, _filter(jvm, frame, where).condition()).sql())
+
+
 def text_of_column(jvm: Jvm, frame: Any, where: Any) -> str:
     """A ``Column`` as Spark SQL, with the types that Spark resolved over the columns of ``frame``; reads no data.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.jvm import Jvm
-from lakekeeper.spark.predicates import check, text_of_column
+from lakekeeper.spark.predicates import check, refuse_qualified, text_of_column
 from lakekeeper.spi import TableName
 
 if TYPE_CHECKING:
@@ -29,4 +29,6 @@ def checked_where(spark: Any, table: TableName, where: str | Column, *, steady: 
     frame = spark.read.format(table.provider).load(table.path) if table.path else spark.table(table.sql)
     text = where if isinstance(where, str) else text_of_column(jvm, frame, where)
     check(jvm, frame, text, steady=steady)
+    if not table.path and "." in text:
+        refuse_qualified(jvm, frame, text)
     return text

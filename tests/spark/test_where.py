@@ -262,3 +262,36 @@ def test_a_udf_named_like_a_built_in_function_is_not_mistaken_for_it(
 
     with pytest.raises(OptionError, match="not a UDF"):
         checked_where(spark, table, F.udf(upper, "string")("name") == "A")
+
+
+@pytest.mark.parametrize("where", ["t.k = 1", "wheres.t.k = 1", "id > 1 AND T.K IS NULL"])
+@pytest.mark.parametrize("catalog", ["spark_catalog", "ice"])
+@pytest.mark.parametrize("columns", ["id INT, k INT", "id INT, k INT, t STRUCT<k: INT>"])
+def test_a_column_with_the_name_of_the_table_is_refused(
+    spark: SparkSession, catalog: str, columns: str, where: str
+) -> None:
+    """Of ``t.k``, SQL deletes by the column ``k``, and the adapters deleted by the field of a struct ``t``."""
+    name = f"{catalog}.wheres.t"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.wheres")
+    spark.sql(
+        f"CREATE OR REPLACE TABLE {name} ({columns}) USING {'iceberg' if catalog == 'ice' else 'delta'}"
+    )
+    try:
+        with pytest.raises(OptionError, match="without the name of the table"):
+            checked_where(spark, resolve(spark, name), where)
+    finally:
+        spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("catalog", ["spark_catalog", "ice"])
+def test_a_field_of_a_struct_with_the_name_of_the_table_is_accepted(
+    spark: SparkSession, catalog: str
+) -> None:
+    name = f"{catalog}.wheres.t"
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.wheres")
+    provider = "iceberg" if catalog == "ice" else "delta"
+    spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT, t STRUCT<k: INT>) USING {provider}")
+    try:
+        assert checked_where(spark, resolve(spark, name), "t.k = 1 AND id < 2.5") == "t.k = 1 AND id < 2.5"
+    finally:
+        spark.sql(f"DROP TABLE {name}")
