@@ -33,6 +33,7 @@ from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
+from lakekeeper_iceberg.scanned_files import ScannedFile, scanned_files
 from lakekeeper_iceberg.text_bounds import set_bounds, text_bounds
 
 _KINDS = {
@@ -140,21 +141,20 @@ class IcebergColumnar:
     ) -> list[FileInput]:
         indexed, dead = [], 0
         loader, lineage = self.jvm.delete_loader(table), _has_lineage(table)
-        for scan in tasks:
-            file, deletes = scan.file(), self.jvm.items(scan.deletes())
-            if str(file.format()) != "PARQUET" or file.keyMetadata() is not None:
+        for scan, file in zip(tasks, scanned_files(self.jvm, tasks), strict=True):
+            if file.format != "PARQUET" or file.encrypted:
                 raise _Refused("a file that is not plain Parquet")
-            if int(file.specId()) != task.spec:
+            if file.spec != task.spec:
                 raise _Refused("files of another partition spec")
+            deletes = self.jvm.items(scan.deletes()) if file.has_deletes else []
             if any(self.jvm.equality(each) for each in deletes):
                 raise _Refused("equality deletes")
-            location = str(file.location())
-            index = self.jvm.deleted_positions(loader, deletes, location) if deletes else None
+            index = self.jvm.deleted_positions(loader, deletes, file.location) if deletes else None
             dead += int(index.cardinality()) if index is not None else 0
             if dead > MOST_DELETED_ROWS:
                 raise _Refused("too many deleted rows")
             ids = _ids(file) if lineage else (None, None)
-            indexed.append((files.path(location), int(file.recordCount()), index, ids))
+            indexed.append((files.path(file.location), file.rows, index, ids))
         with_deletes = [index for _, _, index, _ in indexed if index is not None]
         rows = iter(self.jvm.rows_of(with_deletes))
         return [
@@ -246,12 +246,11 @@ def _has_lineage(table: Any) -> bool:
     return int(table.operations().current().formatVersion()) >= _WITH_LINEAGE
 
 
-def _ids(file: Any) -> tuple[int, int]:
+def _ids(file: ScannedFile) -> tuple[int, int]:
     """The id of the file's first row, and the sequence number of its rows. Raises _Refused."""
-    first, version = file.firstRowId(), file.dataSequenceNumber()
-    if first is None or version is None:
+    if file.first_row_id is None or file.sequence_number is None:
         raise _Refused("a file older than the table's row ids")
-    return int(first), int(version)
+    return file.first_row_id, file.sequence_number
 
 
 def _column(field: Mapping[str, Any], constant: set[int]) -> FileColumn:

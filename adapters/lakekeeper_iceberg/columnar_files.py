@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lakekeeper.core.model.file_merge import S3
@@ -11,6 +12,9 @@ from lakekeeper_iceberg import s3
 from lakekeeper_iceberg.handles import BulkJvm
 
 _HADOOP_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
+_ROOT = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*:)?(//[^/]*)?"
+)  # scheme and authority, as Hadoop's Path divides them
 _SHORTENED = frozenset("?#")  # S3FileIO drops what follows one of these in a location
 
 
@@ -24,6 +28,7 @@ class FilesOfTable:
         self._path = jvm.view.org.apache.hadoop.fs.Path
         self._conf = io.conf() if jvm.is_a(io, _HADOOP_FILE_IO) else None
         self._bucket = ""
+        self._roots: dict[str, str] = {}
         self.store = (
             self._of_s3_file_io(jvm, io, place) if self._conf is None else self._of_hadoop(jvm, place)
         )
@@ -35,12 +40,20 @@ class FilesOfTable:
             if path.partition("/")[0] != self._bucket or not _SHORTENED.isdisjoint(path):
                 raise NotFollowed("files of several buckets, or named in a way that S3FileIO shortens")
             return path
-        place = self._path(location)
+        root = _ROOT.match(location)[0]  # type: ignore[index]  # it matches any text, at least in nothing
+        path = location.removeprefix(root)
+        if "//" in path or path.endswith("/"):
+            path = str(self._path(location).toUri().getPath())
+        if root not in self._roots:
+            self._roots[root] = self._root(self._path(location))
+        return self._roots[root] + path
+
+    def _root(self, place: Any) -> str:
         if self.store is None and on_local_disk(place.getFileSystem(self._conf)):
-            return str(place.toUri().getPath())
+            return ""
         if self.store is None or str(place.toUri().getAuthority()) != self._bucket:
             raise NotFollowed("files of several stores")
-        return f"{self._bucket}{place.toUri().getPath()}"
+        return self._bucket
 
     def _of_s3_file_io(self, jvm: BulkJvm, io: Any, place: str) -> S3:
         file = io.newOutputFile(f"{place}/")

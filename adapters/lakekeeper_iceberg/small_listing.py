@@ -105,7 +105,7 @@ def list_manifests(
     parts = _partition(jvm, specs[0]) if len(specs) == 1 else None
     if parts is None or not all(each.known for each in requested):
         return None
-    few = _few(jvm, jvm.array_list(manifests) if isinstance(manifests, Sequence) else manifests)
+    few = _few(jvm, jvm.array_list(manifests) if isinstance(manifests, list | tuple) else manifests)
     if few is None:
         return None
     added = _snapshots(jvm, metadata)
@@ -187,10 +187,11 @@ def _read(
     """The live files of manifests of one kind. Raises _Unlike."""
     function = _function(jvm, parts, metrics, table.schema(), deletes=deletes)
     read = jvm.api.ManifestFiles.readDeleteManifest if deletes else jvm.api.ManifestFiles.read
+    io, specs = table.io(), table.specs()
     rows: list[list[str]] = []
     sums: list[int] = []
     for manifest in manifests:
-        reader = read(manifest.java, table.io(), table.specs())
+        reader = read(manifest.java, io, specs)
         try:
             rows += jvm.records_by(reader, function)
         finally:
