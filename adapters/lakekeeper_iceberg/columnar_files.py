@@ -12,9 +12,7 @@ from lakekeeper_iceberg import s3
 from lakekeeper_iceberg.handles import BulkJvm
 
 _HADOOP_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
-_ROOT = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]*:)?(//[^/]*)?"
-)  # scheme and authority, as Hadoop's Path divides them
+_PARTS = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?)(/.*)")  # scheme and authority; path
 _SHORTENED = frozenset("?#")  # S3FileIO drops what follows one of these in a location
 
 
@@ -40,15 +38,17 @@ class FilesOfTable:
             if path.partition("/")[0] != self._bucket or not _SHORTENED.isdisjoint(path):
                 raise NotFollowed("files of several buckets, or named in a way that S3FileIO shortens")
             return path
-        root = _ROOT.match(location)[0]  # type: ignore[index]  # it matches any text, at least in nothing
-        path = location.removeprefix(root)
-        if "//" in path or path.endswith("/"):
-            path = str(self._path(location).toUri().getPath())
+        parts = _PARTS.fullmatch(location)
+        if parts is None or "//" in parts[2] or parts[2].endswith("/"):
+            place = self._path(location)
+            return self._root(place) + str(place.toUri().getPath())
+        root, path = parts.groups()
         if root not in self._roots:
             self._roots[root] = self._root(self._path(location))
         return self._roots[root] + path
 
     def _root(self, place: Any) -> str:
+        """What precedes the path of a file in its store: the bucket, or nothing."""
         if self.store is None and on_local_disk(place.getFileSystem(self._conf)):
             return ""
         if self.store is None or str(place.toUri().getAuthority()) != self._bucket:

@@ -16,6 +16,7 @@ _FACTS = (
     ("keyMetadata", "java.nio.ByteBuffer"),
     ("specId", "int"),
     ("recordCount", "long"),
+    ("fileSizeInBytes", "long"),
     ("firstRowId", "java.lang.Long"),
     ("dataSequenceNumber", "java.lang.Long"),
 )
@@ -30,6 +31,7 @@ class ScannedFile:
     encrypted: bool
     spec: int
     rows: int
+    bytes: int
     first_row_id: int | None
     sequence_number: int | None
     has_deletes: bool
@@ -49,14 +51,15 @@ def scanned_files(jvm: BulkJvm, tasks: Sequence[Any]) -> list[ScannedFile]:
     return [_file(*each) for each in described]
 
 
-def _file(location: str, format_: str, key: str, spec: str, rows: str, *rest: str) -> ScannedFile:
-    first, sequence, clean = rest
+def _file(location: str, format_: str, key: str, spec: str, *rest: str) -> ScannedFile:
+    rows, size, first, sequence, clean = rest
     return ScannedFile(
         location,
         format_,
         encrypted=bool(key),
         spec=int(spec),
         rows=int(rows),
+        bytes=int(size),
         first_row_id=int(first) if first else None,
         sequence_number=int(sequence) if sequence else None,
         has_deletes=clean != "true",

@@ -26,6 +26,7 @@ from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.imported import refuse_nanoseconds
 from lakekeeper_iceberg.levels import data_root, own_folder
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.scanned_files import scanned_files
 
 COUNTED = "lakekeeper_rows_read"
 _CODEC = "write.parquet.compression-codec"
@@ -119,11 +120,9 @@ def write_staged(
     """
     key_id = task.key.key_id if task.key else ""
     place = level_folder(home_of(jvm, table, run), key_id, task.level)
-    files = (each.file() for each in inputs)
-    largest = max(files, key=lambda file: int(file.fileSizeInBytes()), default=None)
     target, spec = _target_bytes(task), _spec_of(table, task)
-    made = _write(jvm, table, rows, place, spec, sort_order, target, like=largest)
-    return Made(tuple(made)), outputs_of(made)
+    files = _write(jvm, table, rows, place, spec, sort_order, target, inputs)
+    return Made(tuple(files)), outputs_of(files)
 
 
 def _spec_of(table: Any, task: MergeTask) -> int:
@@ -154,13 +153,14 @@ def copy_live_rows(
 ) -> list[Any]:
     """New DataFiles, in the folder of a run, with the live rows of one DataFile: same order, spec and sort order."""
     size = int(file.fileSizeInBytes())
-    group = stage(jvm, table, [task_of_file(jvm, table, file, deletes, row_ids=row_ids)])
+    scan = task_of_file(jvm, table, file, deletes, row_ids=row_ids)
+    group = stage(jvm, table, [scan])
     try:
         rows = jvm.staged_rows(group, table, split_bytes=one_split(size)).coalesce(1)
         place = own_folder(home_of(jvm, table, run), str(file.location()))
         order = file.sortOrderId()
         sort_order = None if order is None else int(order)
-        return _write(jvm, table, rows, place, int(file.specId()), sort_order, one_split(size), like=file)
+        return _write(jvm, table, rows, place, int(file.specId()), sort_order, one_split(size), [scan])
     finally:
         unstage(jvm, table, group)
 
@@ -193,12 +193,11 @@ def _write(
     spec: int,
     sort_order: int | None,
     target: int,
-    *,
-    like: Any = None,
+    inputs: Sequence[Any] = (),
 ) -> list[Any]:
     """DataFiles of these rows, in their order, below the folder ``place``; ``target`` is in bytes.
 
-    Unless the table or the session names a codec, it is that of the DataFile ``like``, or zstd.
+    Unless the table or the session names a codec, it is that of the largest of the ``inputs``, or zstd.
     """
     properties = jvm.text_map(table.properties())
     # The writer asks the table object where files go: give it one that says the folder.
@@ -216,7 +215,8 @@ def _write(
             .option(_REWRITTEN, group)
         )
         if _CODEC not in properties and not jvm.spark.conf.get(_SESSION_CODEC, ""):
-            writer = writer.option("compression-codec", _codec_like(jvm, table, properties, like) or "zstd")
+            codec = _codec_of_inputs(jvm, table, properties, inputs) or "zstd"
+            writer = writer.option("compression-codec", codec)
         if sort_order is not None:
             writer = writer.option("output-sort-order-id", str(sort_order))
         with jvm.active():
@@ -253,14 +253,17 @@ def unstage(jvm: Iceberg, table: Any, group: str) -> None:
         jvm.task_sets.removeTasks(table, group)
 
 
-def _codec_like(jvm: Iceberg, table: Any, properties: Mapping[str, str], file: Any) -> str | None:
-    """The codec of a DataFile, if it and the table's new files are Parquet, and its footer can be read."""
-    if file is None or str(file.format()) != "PARQUET":
-        return None
-    if properties.get("write.format.default", "parquet").lower() != "parquet":
+def _codec_of_inputs(
+    jvm: Iceberg, table: Any, properties: Mapping[str, str], inputs: Sequence[Any]
+) -> str | None:
+    """The codec of the largest file of scan tasks, if it and new files are Parquet, and its footer can be read."""
+    if not inputs or properties.get("write.format.default", "parquet").lower() != "parquet":
         return None  # the codecs of other formats have other names
+    largest = max(scanned_files(jvm, inputs), key=lambda file: file.bytes)
+    if largest.format != "PARQUET":
+        return None
     with suppress(Exception):  # the merge reads the file next, and reports what prevents it
-        return codec_of(footer_of(jvm, table, str(file.location())))
+        return codec_of(footer_of(jvm, table, largest.location))
     return None
 
 
@@ -270,12 +273,8 @@ def _target_bytes(task: MergeTask) -> int:
     Higher, if one file is enough for each range: what is left for a last file would be small.
     """
     if task.target_rows is None or task.input_rows <= task.target_rows:
-        size = task.input_bytes / (len(task.cuts) + 1)
-        return (
-            task.target_bytes
-            if files_for(size / task.target_bytes) > 1
-            else int(_ONE_FILE * task.target_bytes)
-        )
+        targets = task.input_bytes / (len(task.cuts) + 1) / task.target_bytes
+        return int(task.target_bytes * (1 if files_for(targets) > 1 else _ONE_FILE))
     row_bytes = task.input_bytes / max(task.input_rows, 1)
     return min(task.target_bytes, max(1, int(task.target_rows * row_bytes * _ROW_MARGIN)))
 
