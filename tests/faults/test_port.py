@@ -11,7 +11,7 @@ from tests.faults.port import ANSWERS, COMMITS, MODES
 from tests.faults.series import PortGun, Series, Shot, by_turns, every_way, happened
 from tests.faults.trial import PROGRAMS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("merged_by")]
 Grounds = Callable[[str], Ground]
 ONE_A_DAY = pytest.mark.sampled("each way of a raced call")
 

@@ -25,7 +25,7 @@ from tests.faults.port import COMMITS, Fault, Faulty, Port
 from tests.formats.lakes import KINDS, Lake
 from tests.opening import table_with
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("merged_by")]
 _WORK = ("write", "discard", "release")
 """Calls that do not access the catalog, the log or the notes."""
 _OPTIONS = {
