@@ -108,7 +108,8 @@ def test_lines_that_are_not_objects(text: str) -> None:
 @given(st.lists(st.none() | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["numRecords", "x"]) | st.text(), inner),
-).map(json.dumps) | st.text()))  # fmt: skip
+    max_leaves=10,
+).map(json.dumps) | st.text(), max_size=10))  # fmt: skip
 def test_statistics_are_one_row_for_each_file(texts: list[str | None]) -> None:
     """Row counts are those of a JSON parser, file by file, or Spark reads them."""
     try:
