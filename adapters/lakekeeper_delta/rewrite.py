@@ -82,7 +82,8 @@ def write(log: Log, rows: DataFrame, task: MergeTask, run_id: str) -> Rewrite:
         return Rewrite(task, (), rows_in=0, native=Written((), inputs), run_id=run_id)
     partition = partition_values.of_task(log, state, inputs)
     folder = folder_of(task, run_id)
-    cut, codec = rows_per_file(task), codec_of_inputs(log, state, inputs)
+    codec = chosen_codec(log, state) or codec_of_inputs(log, inputs)
+    cut = rows_per_file(task)
     written = write_files(log, state, rows, folder, cut, partition=partition, codec=codec)
     made = [described(log, add) for add in written]
     outputs = tuple(output for output, _ in made)
@@ -115,11 +116,11 @@ def write_files(
 
     Each Spark partition starts its own file; the files are in the order of the partitions. ``checked``: the rows are
     new to the table, and Delta must check them against its constraints. ``partition``: the values of all rows, as the
-    log has them. ``codec``: that of the files, unless the table or the session names one; None: zstd.
+    log has them. ``codec``: None: that of the table or the session, else zstd.
     """
     options = {
         "maxRecordsPerFile": str(rows_per_file),
-        "compression": chosen_codec(log, state) or codec or "zstd",
+        "compression": codec or chosen_codec(log, state) or "zstd",
     }
     session = session_confs.writing(log.jvm.session)
     with log.jvm.active(session):
@@ -235,10 +236,8 @@ def chosen_codec(log: Log, state: State) -> str | None:
     return str(conf.getConfString(_CODEC_CONF)) if conf.contains(_CODEC_CONF) else None
 
 
-def codec_of_inputs(log: Log, state: State, adds: Iterable[Any]) -> str | None:
-    """The codec of the largest of these AddFiles; None if its footer cannot be read, or the codec need not be known."""
-    if chosen_codec(log, state) is not None:
-        return None
+def codec_of_inputs(log: Log, adds: Iterable[Any]) -> str | None:
+    """The codec of the largest of these AddFiles; None if its footer cannot be read."""
     largest = max(adds, key=lambda add: int(add.size()))
     # The merge reads the file next, and reports what prevents it.
     with suppress(Exception), opened(log, str(largest.path())) as reader:
