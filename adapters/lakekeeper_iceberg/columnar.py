@@ -29,12 +29,12 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.columnar_files import FilesOfTable
+from lakekeeper_iceberg.footer_bounds import own_bounds, set_bounds
 from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
 from lakekeeper_iceberg.scanned_files import ScannedFile, scanned_files
-from lakekeeper_iceberg.text_bounds import set_bounds, text_bounds
 
 _KINDS = {
     "boolean": "boolean",
@@ -184,7 +184,7 @@ class IcebergColumnar:
         return self._completed(table, built.build(), config, merge, file)
 
     def _completed(self, table: Any, made: Any, config: Any, merge: FileMerge, file: WrittenFile) -> Any:
-        """The DataFile with what its footer lacks: counts of NaNs, and bounds that include long texts."""
+        """The DataFile with what its footer lacks: counts of NaNs, and bounds of long texts and ∞."""
         parser = "org.apache.iceberg.ContentFileParser"
         spec = table.specs().get(made.specId())
         plain = json.loads(str(self.jvm.static(parser, "toJson")(made, spec)))
@@ -195,9 +195,7 @@ class IcebergColumnar:
             plain["nan-value-counts"] = {"keys": list(nans), "values": list(nans.values())}
         set_bounds(
             plain,
-            dict(
-                text_bounds(merge.columns, file.stats, lambda name: str(config.columnMode(name).toString()))
-            ),
+            dict(own_bounds(merge.columns, file.stats, lambda name: str(config.columnMode(name).toString()))),
         )
         if json.dumps(plain) == before:
             return made

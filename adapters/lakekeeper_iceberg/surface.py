@@ -12,14 +12,16 @@ from lakekeeper.spark.surface import Surface, parse
 _MEMBERS = """
 org.apache.iceberg.BaseFileScanTask: new/5
 org.apache.iceberg.BaseTable: new/2 operations/0
+org.apache.iceberg.ContentFileParser: fromJson/2 toJson/2
 org.apache.iceberg.IcebergBuild: version/0
 org.apache.iceberg.LocationProviders: locationsFor/2
 org.apache.iceberg.ManifestFiles: read/3 readDeleteManifest/3 readPaths/3
 org.apache.iceberg.ManifestReader: select/1
+org.apache.iceberg.MetadataTableType: .ENTRIES
 org.apache.iceberg.MetadataColumns: schemaWithRowLineage/1
 org.apache.iceberg.MetricsConfig: forTable/1
 org.apache.iceberg.PartitionSpecParser: toJson/1
-org.apache.iceberg.SchemaParser: toJson/1
+org.apache.iceberg.SchemaParser: fromJson/1 toJson/1
 org.apache.iceberg.SnapshotProducer: .base .commitUUID .manifestCount .manifestLists
 org.apache.iceberg.SnapshotProducer: cleanAll/0 cleanUncommitted/1 snapshotId/0
 org.apache.iceberg.SortOrderParser: toJson/1
@@ -32,6 +34,7 @@ org.apache.iceberg.TableMetadata$Builder: build/0 discardChanges/0 setBranchSnap
 org.apache.iceberg.TableMetadata$Builder: setProperties/1 withMetadataLocation/1
 org.apache.iceberg.TableMetadata$Builder: setPartitionStatistics/1 setStatistics/1
 org.apache.iceberg.TableOperations: commit/2 current/0 metadataFileLocation/1 refresh/0
+org.apache.iceberg.avro.Avro: read/1
 org.apache.iceberg.data.GenericFileWriterFactory: builderFor/1
 org.apache.iceberg.SnapshotChanges: builderFor/1
 org.apache.iceberg.data.BaseDeleteLoader: new/1 new/2 readPosDeletes/1
@@ -59,6 +62,8 @@ org.apache.iceberg.spark.Spark3Util: loadIcebergTable/2
 org.apache.iceberg.spark.SparkSchemaUtil: convert/1
 org.apache.iceberg.spark.SparkTableCache: add/2 get/0 remove/1
 org.apache.iceberg.parquet.ParquetIO: file/1
+org.apache.iceberg.parquet.ParquetUtil: footerMetrics/3 getSplitOffsets/1
+org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader: open/1
 org.apache.iceberg.spark.SparkTableUtil: loadMetadataTable/3
 org.apache.iceberg.spark.actions.SparkActions: get/1 computePartitionStats/1 computeTableStats/1
 org.apache.iceberg.spark.actions.ComputePartitionStatsSparkAction: execute/0 snapshot/1

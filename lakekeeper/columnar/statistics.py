@@ -8,6 +8,7 @@ s.l[]    NULLs, NaNs            in a list or a map, whose bounds no format recor
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
@@ -50,21 +51,37 @@ def _stats_of(
         )
         return ColumnStats(None, None, tally.nulls, children=parts)
     repeated = any(step.kind in ("list", "map") for step in path)
-    lo, hi = (None, None) if repeated else _bounds(footer, long, leaf, column)
+    lo, hi = (None, None) if repeated else _bounds(footer, long, leaf, column, tally)
     return ColumnStats(lo, hi, tally.nulls, tally.nans)
 
 
-def _bounds(footer: pq.FileMetaData, long: LongTexts, leaf: int, column: FileColumn) -> tuple[Any, Any]:
+def _bounds(
+    footer: pq.FileMetaData, long: LongTexts, leaf: int, column: FileColumn, tally: Tally
+) -> tuple[Any, Any]:
     """The bounds of all row groups; none if those of one are not known."""
     kind = arrow_type(column.kind)
-    ends = [long.bounds[leaf]] if leaf in long.bounds else []
+    ends: list[tuple[Any, Any]] = [long.bounds[leaf]] if leaf in long.bounds else []
     for number in range(footer.num_row_groups):
         chunk = footer.row_group(number).column(leaf).statistics
         if chunk.has_min_max:
             ends.append((_plain(chunk.min_raw, kind), _plain(chunk.max_raw, kind)))
         elif chunk.num_values and not pa.types.is_floating(kind) and leaf not in long.bounds:
             return None, None  # of floats, a row group without bounds has NaNs only
-    return (_json(min(lo for lo, _ in ends)), _json(max(hi for _, hi in ends))) if ends else (None, None)
+    if not ends:
+        return None, None
+    lo, hi = min(lo for lo, _ in ends), max(hi for _, hi in ends)
+    if pa.types.is_floating(kind) and not tally.finite:
+        lo, hi = _infinite(lo, hi)
+    return _json(lo), _json(hi)
+
+
+def _infinite(lo: float, hi: float) -> tuple[float, float]:
+    """The bounds of values of which none is finite.
+
+    Before version 25, Arrow records the largest finite number as the lower bound of ∞, and its negative as the upper
+    bound of -∞. Such bounds include the values, but the formats answer MIN and MAX from them.
+    """
+    return lo if lo == -math.inf else math.inf, hi if hi == math.inf else -math.inf
 
 
 def _plain(raw: Any, kind: pa.DataType) -> Any:

@@ -18,10 +18,11 @@ from lakekeeper.core.model.file_merge import FileColumn
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a column and, in ``children``, of its parts."""
+    """Counts of a column and, in ``children``, of its parts; and whether one of its floats is finite."""
 
     nulls: int = 0
     nans: int = 0
+    finite: bool = False
     children: list[Tally] = field(default_factory=list)
 
     @classmethod
@@ -35,5 +36,6 @@ class Tally:
             self.nulls += chunk.null_count
             if pa.types.is_floating(chunk.type):
                 self.nans += pc.sum(pc.is_nan(chunk)).as_py() or 0
+                self.finite = self.finite or bool(pc.any(pc.is_finite(chunk)).as_py())
             for child, part in zip(self.children, parts(chunk), strict=True):
                 child.add(part)

@@ -38,7 +38,10 @@ def merged(folder: Path, texts: list[str | None], *, dictionary: bool = False) -
         "k": pa.array(range(len(texts)), pa.int64()),
         "s": texts,
         "raw": pa.array([None if text is None else b"\xff" + text.encode() for text in texts], pa.binary()),
-        "in": [{"s": text, "n": 1} if i % 7 else None for i, text in enumerate(texts)],
+        "in": pa.array(
+            [{"s": text, "n": 1} if i % 7 else None for i, text in enumerate(texts)],
+            pa.struct([("s", pa.string()), ("n", pa.int64())]),
+        ),
         "list": [[text] for text in texts],
     }
     pq.write_table(pa.table(data), folder / "in.parquet", use_dictionary=dictionary)

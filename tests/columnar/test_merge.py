@@ -429,7 +429,11 @@ def test_what_only_the_arrow_schema_of_a_file_adds_changes_nothing(
 )
 def test_dictionaries_and_views_are_declined(tmp_path: Path, stored: pa.DataType) -> None:
     table = pa.table({"c": pa.array(["a", "b"]).cast(stored)})
-    assert "stored as" in declined(plain_task(tmp_path, table, [FileColumn("c", "string")]))
+    try:
+        task = plain_task(tmp_path, table, [FileColumn("c", "string")])
+    except pa.ArrowNotImplementedError:
+        pytest.skip("this pyarrow writes no views")
+    assert "stored as" in declined(task)
 
 
 def test_narrower_types_and_missing_columns_are_read_as_spark_reads_them(tmp_path: Path) -> None:

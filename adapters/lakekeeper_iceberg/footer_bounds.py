@@ -1,9 +1,15 @@
-"""Bounds of text and bytes as Iceberg's own writer records them: whole, or truncated to some characters or bytes."""
+"""Bounds that footers of columnar workers do not have as Iceberg's own writer records them.
+
+text, bytes   a footer lacks them if they are long; recorded whole, or truncated to some characters or bytes
+±∞            a footer may have the largest finite number instead
+"""
 
 from __future__ import annotations
 
 import base64
+import math
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,23 +18,28 @@ from lakekeeper.core.model.file_merge import ColumnStats, FileColumn
 _TRUNCATED = re.compile(r"truncate\((\d+)\)")
 _SURROGATES = range(0xD800, 0xE000)
 _LAST = 0x10FFFF
+_FLOATS = {"float": "<f", "double": "<d"}
 
 Bounds = tuple[bytes | None, bytes | None]
 
 
-def text_bounds(
+def own_bounds(
     columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str], within: str = ""
 ) -> Iterator[tuple[int | None, Bounds]]:
-    """(field id, bounds) of the columns of text and bytes whose metrics mode has bounds, fields of structs included."""
+    """(field id, bounds) of text, bytes and infinite numbers, in structs too, where the metrics mode has bounds."""
     for column, found in zip(columns, stats, strict=True):
         name = f"{within}{column.name}"
         if column.kind == "struct":
-            yield from text_bounds(column.children, found.children, mode, f"{name}.")
-        elif column.kind in ("string", "binary"):
+            yield from own_bounds(column.children, found.children, mode, f"{name}.")
+        elif column.kind in ("string", "binary") or _is_infinite(column.kind, found):
             how = mode(name)
             most = _TRUNCATED.fullmatch(how)
             if most or how == "full":
                 yield column.field_id, _bounds(column.kind, found, int(most[1]) if most else None)
+
+
+def _is_infinite(kind: str, found: ColumnStats) -> bool:
+    return kind in _FLOATS and found.lo is not None and any(map(math.isinf, map(float, (found.lo, found.hi))))
 
 
 def set_bounds(plain: dict[str, Any], bounds: Mapping[int | None, Bounds]) -> None:
@@ -49,6 +60,8 @@ def set_bounds(plain: dict[str, Any], bounds: Mapping[int | None, Bounds]) -> No
 def _bounds(kind: str, found: ColumnStats, most: int | None) -> Bounds:
     if found.lo is None:
         return None, None
+    if kind in _FLOATS:
+        return struct.pack(_FLOATS[kind], float(found.lo)), struct.pack(_FLOATS[kind], float(found.hi))
     lo, hi = base64.b64decode(found.lo), base64.b64decode(found.hi)
     if most is None:
         return lo, hi

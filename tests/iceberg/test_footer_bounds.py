@@ -1,21 +1,23 @@
-"""Truncated bounds of text and bytes: never narrower than the values, and as Iceberg's writer truncates them."""
+"""Bounds of text, bytes and ∞: never narrower than the values, and as Iceberg's writer records them."""
 
 from __future__ import annotations
 
 import base64
+import math
+import struct
 from typing import Any
 
 import pytest
 
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn
-from lakekeeper_iceberg.text_bounds import set_bounds, text_bounds
+from lakekeeper_iceberg.footer_bounds import own_bounds, set_bounds
 
 LAST = "\U0010ffff"
 
 
 def bounds_of(kind: str, lo: bytes, hi: bytes, mode: str = "truncate(3)") -> Any:
     stats = ColumnStats(base64.b64encode(lo).decode(), base64.b64encode(hi).decode(), 0)
-    return dict(text_bounds([FileColumn("c", kind, 7)], [stats], lambda _: mode)).get(7)
+    return dict(own_bounds([FileColumn("c", kind, 7)], [stats], lambda _: mode)).get(7)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,17 @@ def test_the_mode_of_a_column_decides() -> None:
     assert bounds_of("string", b"abcd", b"abcd", "full") == (b"abcd", b"abcd")
     assert bounds_of("string", b"abcd", b"abcd", "counts") is None
     assert bounds_of("string", b"\xff\xff", b"\xff\xff") == (None, None)  # not UTF-8
+
+
+@pytest.mark.parametrize("kind, form", [("float", "<f"), ("double", "<d")])
+def test_infinite_bounds_are_not_those_of_the_footer(kind: str, form: str) -> None:
+    def found(lo: str, hi: str, mode: str = "truncate(16)") -> Any:
+        return dict(own_bounds([FileColumn("c", kind, 7)], [ColumnStats(lo, hi, 0)], lambda _: mode)).get(7)
+
+    assert found("-inf", "-inf") == (struct.pack(form, -math.inf),) * 2
+    assert found("0.5", "inf") == (struct.pack(form, 0.5), struct.pack(form, math.inf))
+    assert found("-inf", "inf", "none") is None
+    assert found("-1.5", "2.0") is None, "a footer has them"
 
 
 def test_bounds_that_are_not_known_are_removed() -> None:
