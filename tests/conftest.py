@@ -122,26 +122,25 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     _run_no_process_for_each_file(session)
     for name in catalogs:
         session.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        # It replaces the local file system, and counts as it does: columnar workers open tables by path.
+        patch.setattr(jvm, "LOCAL_FILESYSTEMS", jvm.LOCAL_FILESYSTEMS | {"org.apache.hadoop.fs.DirectFs"})
+        yield session
     session.stop()
 
 
 @pytest.fixture(params=["by columns", "by rows"])
-def merged_by(request: pytest.FixtureRequest) -> str:
-    """The path that merges tables which both paths can merge."""
-    if request.param == "by columns":
-        request.getfixturevalue("on_local_disk")
+def merged_by(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The path that merges tables which both paths can merge; tests without it merge by columns."""
+    if request.param == "by rows":
+        monkeypatch.setattr(jvm, "LOCAL_FILESYSTEMS", frozenset())
     return str(request.param)
 
 
-@pytest.fixture
-def on_local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file system of the tests counts as a local disk, so that columnar workers open tables by path."""
-    monkeypatch.setattr(jvm, "LOCAL_FILESYSTEMS", jvm.LOCAL_FILESYSTEMS | {"org.apache.hadoop.fs.DirectFs"})
-
-
 @pytest.fixture(params=[True, False], ids=["by path", "through the JVM"])
-def files_by_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def files_by_path(
+    request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """The driver opens data files by path, or through the JVM as on an object store; the other way is an error."""
     opened: list[jvm.JavaFile] = []
     real = jvm.JavaFile.__init__
@@ -150,8 +149,8 @@ def files_by_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         opened.append(self)
         real(self, stream, size)
 
-    local = jvm.LOCAL_FILESYSTEMS | {"org.apache.hadoop.fs.DirectFs"} if request.param else frozenset()
-    monkeypatch.setattr(jvm, "LOCAL_FILESYSTEMS", local)
+    if not request.param:
+        monkeypatch.setattr(jvm, "LOCAL_FILESYSTEMS", frozenset())
     monkeypatch.setattr(jvm.JavaFile, "__init__", noted)
     yield
     assert bool(opened) != request.param

@@ -23,7 +23,7 @@ from tests import long_texts, nested
 from tests.delta.scene import Scene
 from tests.rewrites import recluster, rewritten, tasks_of
 
-pytestmark = [pytest.mark.delta, pytest.mark.usefixtures("on_local_disk")]
+pytestmark = pytest.mark.delta
 
 COLUMNS = (
     "k BIGINT, b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, f FLOAT, d DOUBLE, n9 DECIMAL(9,2), n18 DECIMAL(18,4), "

@@ -127,7 +127,6 @@ def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, 
     assert race.points == 0
 
 
-@pytest.mark.usefixtures("on_local_disk")
 def test_a_row_is_not_taken_for_another_by_a_struct_of_one_field(scene: Scene) -> None:
     """Two rows agree in ``s``; only the bounds of the other one's row group include 1, as if ``s`` were a boolean."""
     table(scene, VECTORS, "s STRUCT<x: BIGINT>, v BIGINT")

@@ -16,8 +16,6 @@ from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.spark.jvm import Jvm
 from tests.formats.lakes import Lake
 
-pytestmark = pytest.mark.usefixtures("on_local_disk")
-
 
 def asking(lake: Lake) -> str:
     """Four overlapping files in each of two partitions; a filter configured on ``v``; some rows deleted."""

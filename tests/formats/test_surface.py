@@ -42,8 +42,11 @@ def test_a_missing_member_is_named(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_every_private_member_that_a_run_calls_is_listed(lake: Lake, surface: Surface) -> None:
+def test_every_private_member_that_a_run_calls_is_listed(
+    lake: Lake, surface: Surface, merged_by: str
+) -> None:
     name = lake.overlapping(4, 60)
+    lake.spark.sql(f"ALTER TABLE {name} ADD COLUMN x DOUBLE")
     with recorded(_PRIVATE["iceberg" if lake.iceberg else "delta"]) as calls:
         table = lk.table(lake.spark, name)
         table.cluster_by("k")

@@ -21,7 +21,7 @@ from tests import long_texts, nested
 from tests.iceberg.scene import Scene, delete_equal
 from tests.rewrites import recluster, rewritten, tasks_of
 
-pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("on_local_disk")]
+pytestmark = pytest.mark.iceberg
 
 COLUMNS = (
     "k BIGINT, b BOOLEAN, i4 INT, f FLOAT, d DOUBLE, n9 DECIMAL(9,2), n18 DECIMAL(18,4), n38 DECIMAL(38,10), "

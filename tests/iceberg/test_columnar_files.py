@@ -9,7 +9,7 @@ from tests.iceberg.scene import Scene
 from tests.jvm_calls import jvm_calls
 from tests.rewrites import tasks_of
 
-pytestmark = [pytest.mark.iceberg, pytest.mark.usefixtures("on_local_disk")]
+pytestmark = pytest.mark.iceberg
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,7 @@ from tests.iceberg.scene import Scene
 
 
 @pytest.fixture
-def jvm(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iceberg:
-    """The JVM; the tests' file system is a local disk."""
-    local = jvm_module.LOCAL_FILESYSTEMS | {"org.apache.hadoop.fs.DirectFs"}
-    monkeypatch.setattr(jvm_module, "LOCAL_FILESYSTEMS", local)
+def jvm(scene: Scene) -> Iceberg:
     return Iceberg(scene.spark)
 
 

@@ -112,7 +112,6 @@ def test_rows_that_cannot_be_compared_exactly_are_found_by_a_scan(scene: Scene, 
     assert _replayed(scene, case) == 0
 
 
-@pytest.mark.usefixtures("on_local_disk")
 def test_a_row_is_not_taken_for_another_by_a_struct_of_one_field(scene: Scene) -> None:
     """Two rows agree in ``s``; only the bounds of the other one's row group include 1, as if ``s`` were a boolean."""
     scene.create("s STRUCT<x: BIGINT>, v BIGINT", 2)

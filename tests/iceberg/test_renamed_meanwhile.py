@@ -52,7 +52,6 @@ def test_values_stay_in_their_column(scene: Scene, change: str, any_schema: bool
     assert report.rewritten_data_files_count in (0, 4)  # a merge may lose to the change, but not mix values
 
 
-@pytest.mark.usefixtures("on_local_disk")
 @pytest.mark.parametrize(
     "change, name",
     [("swapped", "b"), ("renamed", "c"), ("renamed, and another added under its name", "old")],
