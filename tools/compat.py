@@ -44,13 +44,18 @@ TRYOUT = {name: (f"tests/wheel/test_{name}.py",) for name in ("quickstart", "hiv
 SLICES = {
     "contract": ("tests/contract/test_delta.py", "tests/iceberg/test_contract.py"),
     "surface": ("tests/formats/test_surface.py", "tests/formats/test_versions.py"),
+    "columnar": (
+        "tests/columnar/test_merge.py",
+        "tests/columnar/test_nested.py",
+        "tests/columnar/test_infinite.py",
+    ),
     "matching": ("tests/spark/test_row_match.py",),
     "races": ("tests/formats/test_races.py",),
     "vacuum": ("tests/formats/test_vacuum.py",),
     "command": ("tests/spark/test_command.py", "tests/cli/test_help.py"),
 }
 EVERY_CASE = {VARIABLE: os.environ.get(VARIABLE, ALL)}
-QUICK = ("surface", "races", "vacuum", "command")
+QUICK = ("surface", "columnar", "races", "vacuum", "command")
 _FORMATS = ("delta", "iceberg")
 
 
