@@ -124,9 +124,11 @@ def test_a_log_too_large_for_the_driver_is_left_to_delta(
 ) -> None:
     scene.create("id BIGINT, k BIGINT, p STRING")
     _append(scene, "id", 0)
-    for place, limit in ((log_files, "REMOTE_BYTES"), (log_files, "MOST_COMMITS"), (replay, "MOST_FILES")):
+    bytes_, commits, files = ("LOCAL_BYTES", "REMOTE_BYTES"), ("MOST_COMMITS",), ("MOST_FILES",)
+    for place, limits in ((log_files, bytes_), (log_files, commits), (replay, files)):
         with monkeypatch.context() as patched:
-            patched.setattr(place, limit, 2)
+            for limit in limits:
+                patched.setattr(place, limit, 2)
             assert _both(scene, "k")[0] is None
             assert len(scene.adapter().snapshot(["k"]).blocks) == 3
 

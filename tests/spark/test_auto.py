@@ -306,7 +306,7 @@ def test_failures_are_parked_from_process_to_process_until_released(
     table = fleet.iceberg("failing", files=4)
     history = f"spark.lakekeeper.history.path={tmp_path / 'history.db'}"
     confs = {"auto.tables": table, "cluster-by": "k", "auto.verbs": "recluster", "auto.every": "1h"}
-    confs["history.path"] = str(tmp_path / "history.db")
+    confs |= {"history.path": str(tmp_path / "history.db"), "merge-engine": "spark"}
 
     def broken(*_: Any) -> Any:
         raise OSError("the disk is full")
