@@ -19,7 +19,7 @@ from lakekeeper.spark.lines import NEWEST, Line  # noqa: E402 - from the reposit
 # The Python to test each release line with, so that several versions are covered; if it is missing, the running one.
 PYTHONS = {"4.1": "3.13", "4.0": "3.12", "3.5": "3.10"}
 # The oldest libraries that pyproject.toml admits, on one line; the others get the newest.
-OLDEST = {"3.5": ("numpy==1.26.*", "pandas==2.2.*", "pyarrow==20.*")}
+OLDEST = {"3.5": ("numpy==1.26.*", "pandas==2.2.*", "pyarrow==20.*", "rich==13.8.*", "typer==0.18.*")}
 FOR_TESTS = (
     "deltalake>=1.6,<2", "hypothesis>=6.150", "pyiceberg[pyarrow,sql-sqlite]~=0.12.0", "pytest>=9,<10",
     "setuptools<81",
