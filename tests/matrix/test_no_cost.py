@@ -28,8 +28,9 @@ table.
     "kind", [pytest.param(k, marks=getattr(pytest.mark, k.partition("-")[0])) for k in KINDS]
 )
 def test_a_rewrite_without_a_conflict_does_only_what_it_must(
-    spark: SparkSession, tmp_path: Path, kind: str
+    spark: SparkSession, merged_by: str, tmp_path: Path, kind: str
 ) -> None:
+    """Columnar workers read the inputs by path: no stage has rows of them."""
     world = World.make(spark, kind, tmp_path)
     table, phases, before = world.table, Phases(), world.side.files()
     started = _jobs(spark)
@@ -38,7 +39,8 @@ def test_a_rewrite_without_a_conflict_does_only_what_it_must(
 
     stages, in_group = stages_of_group(spark, phases.run_id)
     of_rows = [s for s in stages if not 0 < s.input_rows <= 16]  # the others read log entries
-    assert [s.input_rows for s in of_rows if s.input_rows] == [32], "each input is read once"
+    read = [s.input_rows for s in of_rows if s.input_rows]
+    assert read == ([32] if merged_by == "by rows" else []), "each input is read once"
     assert sum(s.shuffle_written for s in of_rows) == 0
     assert phases.names == ["planned", "read", "written", "before_commit", "committed"]
     assert (report.added_data_files_count, report.conflicts, report.replayed_rows_count) == (1, 0, 0)
