@@ -5,6 +5,7 @@ An environment has what a user installs, the wheel and PySpark; `add_libraries` 
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -18,8 +19,7 @@ from lakekeeper.spark.lines import NEWEST, Line  # noqa: E402 - from the reposit
 
 # The Python to test each release line with, so that several versions are covered; if it is missing, the running one.
 PYTHONS = {"4.1": "3.13", "4.0": "3.12", "3.5": "3.10"}
-# The oldest libraries that pyproject.toml admits, on one line; the others get the newest.
-OLDEST = {"3.5": ("numpy==1.26.*", "pandas==2.2.*", "pyarrow==20.*", "rich==13.8.*", "typer==0.18.*")}
+OLDEST = "3.5"  # the line with the oldest libraries that pyproject.toml admits; the others get the newest
 FOR_TESTS = (
     "deltalake>=1.6,<2", "hypothesis>=6.150", "pyiceberg[pyarrow,sql-sqlite]~=0.12.0", "pytest>=9,<10",
     "setuptools<81",
@@ -48,7 +48,7 @@ def environment(line: Line, wheel: Path, *, keep: bool = False) -> Path:
     else:
         run(*_pip(python), "uninstall", "--quiet", "--yes", "lakekeeper-spark")
     wanted = [f"{wheel}[spark,delta,iceberg]"] if line == NEWEST else [str(wheel), f"pyspark=={line.spark}"]
-    run(*_pip(python), "install", "--quiet", *wanted, *OLDEST.get(line.name, ()))
+    run(*_pip(python), "install", "--quiet", *wanted, *oldest(line))
     return python
 
 
@@ -56,7 +56,14 @@ def add_libraries(line: Line, python: Path) -> None:
     """Install what the tests import beside the wheel."""
     # delta-spark is the Python half of Delta, which the tests of Delta import; its jar is downloaded as for every user.
     pins = (f"pyspark=={line.spark}", f"delta-spark=={line.version('delta')}")
-    run(*_pip(python), "install", "--quiet", *pins, *OLDEST.get(line.name, ()), *FOR_TESTS)
+    run(*_pip(python), "install", "--quiet", *pins, *oldest(line), *FOR_TESTS)
+
+
+def oldest(line: Line) -> list[str]:
+    """The requirements that pin the package's dependencies to the versions that it admits first, on one line."""
+    text = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
+    floors = re.findall(r'^ *"([\w-]+)>=([\d.]+)', text, re.MULTILINE)
+    return [f"{name}=={floor}.*" for name, floor in floors] if line.name == OLDEST else []
 
 
 def interpreter(wanted: str) -> str:

@@ -62,8 +62,8 @@ org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArrayFormat$: Portable/0
 org.apache.spark.sql.delta.implicits.package$: addFileEncoder/0
 org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo$: extractLogicalNames/1
 org.apache.spark.sql.delta.stats.DeltaScan: allFilters/0 files/0
-org.apache.spark.sql.delta.stats.StatisticsCollection$: truncateMaxStringAgg/2 truncateMinStringAgg/2
 org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex: preparedScan/0
+org.apache.spark.sql.delta.stats.StatisticsCollection$: truncateMaxStringAgg/2 truncateMinStringAgg/2
 org.apache.spark.sql.delta.storage.LogStore$: apply/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore: pathWithFileSystem/1 read/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore$: createInstance/1

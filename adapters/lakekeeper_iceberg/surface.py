@@ -17,8 +17,8 @@ org.apache.iceberg.IcebergBuild: version/0
 org.apache.iceberg.LocationProviders: locationsFor/2
 org.apache.iceberg.ManifestFiles: read/3 readDeleteManifest/3 readPaths/3
 org.apache.iceberg.ManifestReader: select/1
-org.apache.iceberg.MetadataTableType: .ENTRIES
 org.apache.iceberg.MetadataColumns: schemaWithRowLineage/1
+org.apache.iceberg.MetadataTableType: .ENTRIES
 org.apache.iceberg.MetricsConfig: forTable/1
 org.apache.iceberg.PartitionSpecParser: toJson/1
 org.apache.iceberg.SchemaParser: fromJson/1 toJson/1
