@@ -114,7 +114,7 @@ class Table:
         dry_run: bool = False,
         options: Mapping[str, Any] | None = None,
     ) -> KeyReport:
-        """Store the cluster key in the table; ``cluster_by(None)``, or no columns, removes it.
+        """Store the cluster key in the table; ``cluster_by(None)``, or no columns, removes it, and a native key too.
 
         ``columns`` are one to four columns in Spark SQL spelling. ``layout`` maps them to one dimension: ``linear``
         sorts by them as a tuple, which serves the first column; ``hilbert`` and ``zorder`` follow a curve through the
@@ -122,10 +122,10 @@ class Table:
         and are migrated step by step.
 
         The key is stored in the table property ``lakekeeper.cluster-by``, which other engines ignore. If the table
-        already has a native key (Delta's CLUSTER BY, Iceberg's sort order), that key is replaced instead.
-        ``native=True`` creates one. On Delta this permanently adds writer features to the table and locks out writers
-        that do not support them: the report names the features, ``dry_run=True`` reports them beforehand, and a
-        warning is logged before the change.
+        already has a native key (Delta's CLUSTER BY, Iceberg's sort order), that key is replaced instead; an Iceberg
+        sort order stays if ``layout`` is a curve. ``native=True`` creates a native key. On Delta this permanently adds
+        writer features to the table and locks out writers that do not support them: the report names the features,
+        ``dry_run=True`` reports them beforehand, and a warning is logged before the change.
 
         Raises OptionError for columns that cannot be a key (unknown, not orderable, without statistics), and for
         ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe.
@@ -262,7 +262,7 @@ class Table:
         ``columns`` replace the table's own key for this call; text may name a layout, ``"hilbert(a, b)"``. ``where``
         (Spark SQL, or a Spark ``Column``, over the table's columns) selects every file that may hold a match.
         ``policy`` names one or several policies, applied in order. ``budget_bytes`` limits the bytes rewritten, except
-        for the first group. ``final`` repeats rounds until nothing exceeds the thresholds. ``dry_run`` returns the plan
+        for the first group. ``final`` repeats rounds until no merge is due. ``dry_run`` returns the plan
         and writes nothing. ``options`` set further options of the call. ``observer`` is called at each phase;
         ``workload`` as for :meth:`plan`. Raises OptionError, NotFound or Unsupported before any write, and CommitError
         after.
@@ -398,7 +398,7 @@ class Table:
         """Delete the files that no retained version needs; on Iceberg, first expire snapshots that are not retained.
 
         A version is retained if it was the newest at any time within ``retention_hours`` (or since ``older_than``), is
-        one of the last ``retain_last``, has a name (branch, tag), or was read by a run or writer that holds a lease.
+        one of the last ``retain_last``, has a name (branch, tag), or was read by a run or writer that is registered.
         ``keep_versions`` are retained in any case. ``shared_with`` names tables that use files of this one (shallow
         clones): these files stay. ``orphans`` also lists the storage and removes files that no version names.
         ``trash`` moves files to the trash instead of deleting them. ``dry_run`` only reports what would be removed. A

@@ -169,11 +169,12 @@ def _how_to_index(state: State, item: Found) -> str:
     chosen = state.properties.get("delta.dataSkippingStatsColumns")
     if chosen is not None:
         return (
-            f"a column with statistics; add it to the table property delta.dataSkippingStatsColumns "
-            f"(now '{chosen}'), then recompute them for old files: it lacks {name}"
+            f"a column with statistics: add {name} to the table property delta.dataSkippingStatsColumns "
+            f"(now '{chosen}'), then run compute_statistics for existing files"
         )
     limit = state.properties.get("delta.dataSkippingNumIndexedCols", "32")
     return (
-        f"a column with statistics; the table keeps them for the first {limit} columns only "
-        f"(property delta.dataSkippingNumIndexedCols): raise that, or set delta.dataSkippingStatsColumns to '{name}'"
+        f"a column with statistics; the table keeps them for the first {limit} columns only: raise the table property "
+        f"delta.dataSkippingNumIndexedCols, or list {name} in delta.dataSkippingStatsColumns together with all other "
+        "columns that need statistics; then run compute_statistics for existing files"
     )

@@ -6,13 +6,21 @@ from typing import Any
 
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, Unsupported
-from lakekeeper.spark.library_versions import Versions, require_tested, version_findings, versions_in_session
+from lakekeeper.spark.library_versions import (
+    Versions,
+    package_of,
+    require_tested,
+    version_findings,
+    versions_in_session,
+)
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg import nessie, surface
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.features import refused, unreadable
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.table import IcebergTable
+
+_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 
 class IcebergFormat:
@@ -41,7 +49,8 @@ class IcebergFormat:
         jvm = Iceberg(spark)
         if not _is_there(jvm):
             raise AdapterError(
-                f"{identifier.text}: the Spark session has no Iceberg jar; see lakekeeper doctor --session"
+                f"{identifier.text}: the session has no Iceberg classes: start it with "
+                f"--packages {package_of(jvm, 'iceberg')} and --conf spark.sql.extensions={_EXTENSIONS}"
             )
         require_tested(jvm, identifier.text, _versions(jvm), lambda: surface.of_session(jvm))
         try:

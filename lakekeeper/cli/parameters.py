@@ -50,5 +50,5 @@ Queries = Annotated[
         help="A Spark event log (file or directory) or a saved workload. Repeatable.",
     ),
 ]
-Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until nothing exceeds the thresholds.")]
+Final = Annotated[bool, typer.Option("--final", help="Repeat rounds until no merge is due.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")]

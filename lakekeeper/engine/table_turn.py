@@ -297,8 +297,9 @@ class TableTurn:
         finally:
             self._spend(task.verb, spending)
         if status == "failed":
-            broken = any(group.status == "failed" for group in self.reports[task.verb].groups)
-            # Groups that only lost races to users are due again in the next pass, but what loses again and again rests.
+            merges = [report for verb, report in self.reports.items() if verb == task.verb]
+            broken = any(group.status == "failed" for report in merges for group in report.groups)
+            # What only lost a race to users is due again in the next pass, but what loses again and again rests.
             return failed(task, str(why), began_ms, pause_ms if broken or task.failures else 0)
         if Code.ENDED_BY_ERROR in why.codes:  # what it committed before counts, but it would end so again
             return failed(task, str(why), began_ms, pause_ms)

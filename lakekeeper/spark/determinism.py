@@ -67,7 +67,7 @@ def _names_a_time(text: Any) -> bool:
 
 
 def _unsteady(where: str, what: str, on: str) -> OptionError:
-    time = "write the time as a literal, e.g. timestamp '2026-01-31 12:00:00'"
+    time = "write the time as a literal with a zone, e.g. timestamp '2026-01-31 12:00:00Z'"
     instead = time if on == "current time" else "write the value as a literal"
     return OptionError(
         "where",

@@ -47,7 +47,7 @@ BOTH = AutoSettings(("*",), ("recluster", "compact"), 900)
 class FakeTable:
     """Satisfies engine.table_turn.Maintained: answers each verb with the given report or error.
 
-    outdated      files without statistics; expired: files with expired rows
+    outdated      files without statistics; expired: files with expired rows, for which the trash may be ``full``
     spent_today   bytes that were rewritten on it: its daily budget is used up
     looked, ran   the verbs that were planned, and those that ran, each with its arguments
     scores        of the plans, by verb
@@ -60,6 +60,7 @@ class FakeTable:
     freed: VacuumReport | Exception = field(default_factory=lambda: VacuumReport("t", False, 1))
     outdated: int = 0
     expired: int = 0
+    full: bool = False
     spent_today: int | None = None
     looked: list[str] = field(default_factory=list)
     ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -88,15 +89,17 @@ class FakeTable:
     def expire_rows(self, *, dry_run: bool, observer: Observer | None) -> LifecycleReport:
         if not dry_run:
             self.ran.append(("expire_rows", {}))
-        count, run = self.expired, "" if dry_run or not self.expired else "l-1"
+        count, run = self.expired, "" if dry_run or self.full or not self.expired else "l-1"
         code = Code.ROWS_EXPIRED if count else Code.NONE_EXPIRED
+        if self.full and not dry_run:
+            code = Code.TRASH_FULL
         return LifecycleReport(
             "t",
             dry_run,
             "d < x",
             1,
             None,
-            Reason.of(code, rows=count),
+            Reason.of(code, entries=48, most=48) if code == Code.TRASH_FULL else Reason.of(code, rows=count),
             due_data_files_count=count,
             run_id=run,
         )
@@ -407,6 +410,18 @@ def test_expired_rows_go_first_and_only_where_there_is_a_rule() -> None:
         assert left.tasks[0].reason == Reason.of(Code.NO_RULE)
         passed({"a": bare}, settings=settings, dry_run=True)
         assert "expire_rows" not in bare.verbs
+
+
+def test_expired_rows_for_which_the_trash_has_no_slot_need_attention() -> None:
+    settings = AutoSettings(("*",), ("expire_rows", "compact"), 900)
+    rule = {"lakekeeper.lifecycle.column": "d", "lakekeeper.lifecycle.retain": "90d"}
+    table = FakeTable(rule, answers={"compact": report("compact", "committed")}, expired=2, full=True)
+    result = passed({"a": table}, settings=settings)
+    (one,) = result.tables
+    assert table.verbs == ["expire_rows", "compact"], "other verbs are not held up"
+    assert (one.status, one.needs_attention, result.exit_code) == ("failed", True, 1)
+    assert Code.TRASH_FULL in one.reason.codes
+    assert [(task.kind, task.state) for task in one.tasks] == [("lifecycle", "failed"), ("merge", "done")]
 
 
 def test_a_dry_run_says_which_rows_would_expire() -> None:

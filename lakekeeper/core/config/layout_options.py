@@ -130,7 +130,8 @@ class PlanningOptions:
         "delete-ratio-threshold",
         0.3,
         "`merge_deletes` rewrites a new file when at least this share of its rows is deleted (Iceberg's default). "
-        "The threshold falls with the age of the file, to 0.05 after seven days.",
+        "The threshold falls with the age of the file, to 0.05 after seven days and further towards 0; a threshold of "
+        "0.05 or less does not fall.",
         unit="of a file's rows",
         low=0.0,
         high=1.0,
@@ -139,8 +140,8 @@ class PlanningOptions:
         "depth-threshold",
         2.0,
         "`ranges` and `peaks` merge a level when its average depth per overlapping point is above this. Above level 0 "
-        "the threshold is at least twice the number of key columns, the depth that a single sorted run can appear to "
-        "have.",
+        "the threshold is at least the depth that a single sorted run can appear to have: twice the number of columns "
+        "of a linear key; for a curve 2 on Delta, and on Iceberg 3 (`hilbert`) or more (`zorder`).",
         unit="blocks",
         low=1.0,
         high=1e9,
@@ -180,8 +181,8 @@ class UniversalOptions:
     trigger: int = option(
         "universal.num-sorted-run.compaction-trigger",
         5,
-        "`universal` compacts a partition when it has at least this many sorted runs. There is one level more than "
-        "this.",
+        "`universal` applies its size rules to a partition with at least this many sorted runs, and always compacts a "
+        "partition with more. There is one level more than this.",
         unit="sorted runs",
         low=2,
         high=999,

@@ -13,7 +13,7 @@ REMOVED: Mapping[str, str] = {
     "universal.compaction.force-level-0": "lower universal.num-sorted-run.compaction-trigger",
     "depth-threshold-ratio": "use depth-threshold",
     "constant-size-ratio": "a file is full at 80 % of target-file-size-bytes or max-rows-per-file",
-    "delete-ratio-threshold-old": "delete-ratio-threshold falls to 0.05 after seven days, whatever it is set to",
+    "delete-ratio-threshold-old": "delete-ratio-threshold falls to 0.05 after seven days, unless it is 0.05 or less",
     "early-abort-interval-ms": "a run looks for conflicts every 10 seconds",
     "replay.max-rows": "use replay.max-deleted-ratio",
     "partial-progress.enabled": "set partial-progress.max-commits to 1 for a single commit",

@@ -125,7 +125,7 @@ class CommitOptions:
         "replay.max-deleted-ratio",
         0.5,
         "A group is dropped, and planned again later, when a concurrent writer deleted more than this share of its "
-        "rows. Below it, the deletes are replayed on the group's output files.",
+        "rows. Below it, the deletes are replayed on the group's output files; more than 2,000,000 rows never are.",
         unit="of the group's rows",
         low=0.0,
         high=1.0,
@@ -136,7 +136,13 @@ class CommitOptions:
 class AutoOptions:
     """Automatic runs. A table property wins even over the call, if it is stricter."""
 
-    enabled: bool = option("auto.enabled", True, "Whether automatic runs maintain the table.", scope="lower")
+    enabled: bool = option(
+        "auto.enabled",
+        True,
+        "Whether automatic runs maintain the table. `lk.install` and `lakekeeper run` start automatic runs only if a "
+        "conf sets this to true.",
+        scope="lower",
+    )
     tables: tuple[str, ...] = option(
         "auto.tables",
         (),

@@ -79,7 +79,7 @@ class VacuumOptions:
     lease_timeout_ms: int = option(
         "vacuum.intent-timeout-hours",
         DAY_MS,
-        "Time after which the lease of a run that does not renew it expires. The run then commits nothing more, "
+        "Time after which the registration of a run that does not renew it expires. The run then commits nothing more, "
         "vacuum no longer retains the version that it read, and deletes the files that it left once "
         "`vacuum.orphan-grace-hours` have passed as well.",
         unit="hours",

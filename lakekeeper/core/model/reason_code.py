@@ -322,6 +322,6 @@ class Code(str, Enum):
         "{verb} failed {failures:count time} in a row, next attempt in {wait_ms:ms}: {error}",
     )
     QUIET_HOURS = "quiet_hours", "quiet hours: {window}"
-    FLEET_BUDGET_SPENT = "fleet_budget_spent", "the budget of the fleet is spent ({limit})"
+    FLEET_BUDGET_SPENT = "fleet_budget_spent", "the budget for all tables is spent ({limit})"
     TABLE_BUDGET_SPENT = "table_budget_spent", "the budget of the table is spent ({limit})"
     LEASED = "leased", "another service is maintaining the table: {owner}"

@@ -81,7 +81,7 @@ def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str,
     if report.changed or report.status == PLANNED:
         return report.status if report.changed else "idle", report.ended
     if report.status == FAILED:
-        return "partial", report.ended
+        return "failed", report.ended
     return "idle", Reason.of(Code.VERB_NOT_DUE, verb=verb).plus(report.ended)
 
 

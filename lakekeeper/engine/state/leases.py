@@ -142,8 +142,8 @@ class Registration:
             is_registered = self.is_registered()
         except Exception as error:
             raise Rejected(
-                f"whether a vacuum has taken run {self.intent.run_id} for dead is unknown, so nothing was committed "
-                f"({reason(error)}). Run it again"
+                f"{self.table}: whether a vacuum has taken run {self.intent.run_id} for dead is unknown, so nothing "
+                f"was committed ({reason(error)}). Run it again"
             ) from error
         if not is_registered:
             raise self._dead()
@@ -194,13 +194,13 @@ class Registration:
     def _dead(self) -> Rejected:
         if self.intent.kind == VACUUM:
             return Rejected(
-                f"vacuum {self.intent.run_id} did not renew its registration within vacuum.intent-timeout-hours, or "
-                "another vacuum has taken over its list: it deletes nothing more"
+                f"{self.table}: vacuum {self.intent.run_id} did not renew its registration within "
+                "vacuum.intent-timeout-hours, or another vacuum has taken over its list: it deletes nothing more"
             )
         return Rejected(
-            f"run {self.intent.run_id} did not renew its registration within vacuum.intent-timeout-hours, or the "
-            "registration is gone: a vacuum may have deleted its files, so nothing was committed. Run it again, or "
-            "raise the timeout"
+            f"{self.table}: run {self.intent.run_id} did not renew its registration within "
+            "vacuum.intent-timeout-hours, or the registration is gone: a vacuum may have deleted its files, so nothing "
+            "was committed. Run it again, or raise vacuum.intent-timeout-hours"
         )
 
     def note(self, **changed: Any) -> None:

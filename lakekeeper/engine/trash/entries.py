@@ -180,7 +180,8 @@ def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> str:
             return slot
     raise AdapterError(
         f"{adapter.table}: the trash holds {SLOTS} entries, none of which may be deleted yet; nothing was deleted. "
-        "Call empty_trash(all_entries=True), or vacuum without the trash"
+        "Restore some, or delete them for good with empty_trash(all_entries=True); or call without the trash: "
+        "vacuum(trash=False), drop_partition(force=True)"
     )
 
 
@@ -458,7 +459,8 @@ def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[_
             listed = _listed(text)
         except MALFORMED as error:
             raise AdapterError(
-                f"trash/{entry.name}: the list of its files is gone or damaged; they are in the folder of that name"
+                f"{adapter.table}: the trash entry '{entry.name}' can be neither restored nor emptied: the list of its "
+                f"files is gone or damaged. Nothing was changed; the files are in {home}"
             ) from error
         moves += [
             move

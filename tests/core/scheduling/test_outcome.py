@@ -96,4 +96,4 @@ def test_an_expiry_for_which_the_trash_has_no_slot_is_no_idle_table() -> None:
     full = Reason.of(Code.TRASH_FULL, entries=48, most=48)
     report = LifecycleReport("db.t", False, "d < x", 1, None, full, due_data_files_count=1)
     found = outcome("db.t", [], others=[kept_up("expire_rows", report)])
-    assert (found.status, found.reason.code) == ("partial", "trash_full")
+    assert (found.status, found.reason.code) == ("failed", "trash_full")
