@@ -146,6 +146,22 @@ def test_rows_come_back_though_a_vacuum_has_expired_all_that_nothing_holds(lake:
     assert lake.fingerprint(name) == before
 
 
+@pytest.mark.parametrize("where", ["day = 1", "v = 'v5'"], ids=["file", "rows"])
+def test_a_partition_of_the_first_version_outlives_a_vacuum(lake: Lake, where: str) -> None:
+    """The first version of a Delta table is 0, which counted as no version: its files were deleted."""
+    days, name = three_days(lake), f"{lake.create('i INT')}_of_one_commit"
+    lake.spark.sql(
+        f"CREATE TABLE {name} USING {'iceberg' if lake.iceberg else 'delta'} PARTITIONED BY (day) "
+        f"AS SELECT * FROM {days}"
+    )
+    table, before = lake.table(name), lake.fingerprint(name)
+    assert len(lake.versions(name)) == 1
+    table.drop_partition(where)
+    table.vacuum(retention_hours=0, allow_unsafe_retention=True, options={"vacuum.max-share": 1})
+    table.restore(table.trash()[0].name)
+    assert lake.fingerprint(name) == before
+
+
 @pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
 def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, where: str) -> None:
     """Loss L82: the entry was still there, and its restore added the rows a second time."""

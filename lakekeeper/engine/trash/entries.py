@@ -243,7 +243,9 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
         if entry.kind != "partition" or now_ms >= entry.expires_ms(keep_ms):
             continue
         reason = Reason.of(Code.IN_TRASH, entry=entry.name)
-        held |= {version: reason for version in (entry.version, entry.dropped) if version}
+        held[entry.version] = reason  # 0 is a version of Delta, but no drop makes it
+        if entry.dropped:
+            held[entry.dropped] = reason
         unsettled = {PENDING: entry.version, RESTORING: entry.since}.get(entry.state)
         if unsettled is not None:
             began = times.get(unsettled) or 0

@@ -396,6 +396,7 @@ def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) ->
         ({}, 1999, {2}),
         ({}, 2000, set()),  # its retention in the trash is over
         ({"dropped": 4}, 1999, {2, 4}),
+        ({"version": 0, "dropped": 1}, 1999, {0, 1}),  # the first version of a Delta table
         ({"state": PENDING}, 1999, {2, 3, 4}),  # the drop was based on one of these
         (
             {"state": RESTORING, "dropped": 3, "since": 4},
