@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack, unpack
@@ -29,7 +30,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.columnar_files import FilesOfTable
-from lakekeeper_iceberg.footer_bounds import own_bounds, set_bounds
+from lakekeeper_iceberg.footer_metrics import add_counts, own_bounds, own_counts, set_bounds
 from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.keys import SchemaFields
 from lakekeeper_iceberg.native import Iceberg
@@ -184,19 +185,22 @@ class IcebergColumnar:
         return self._completed(table, built.build(), config, merge, file)
 
     def _completed(self, table: Any, made: Any, config: Any, merge: FileMerge, file: WrittenFile) -> Any:
-        """The DataFile with what its footer lacks: counts of NaNs, and bounds of long texts and ∞."""
+        """The DataFile with what its footer lacks: NaNs and what a footer leaves out beside them, and long texts."""
         parser = "org.apache.iceberg.ContentFileParser"
         spec = table.specs().get(made.specId())
         plain = json.loads(str(self.jvm.static(parser, "toJson")(made, spec)))
         before = json.dumps(plain)
+
+        @cache
+        def mode(name: str) -> str:
+            return str(config.columnMode(name).toString())
+
+        add_counts(plain, file.rows, dict(own_counts(merge.columns, file.stats, mode)))
         counted = set(plain.get("value-counts", {}).get("keys", ()))
         nans = {number: count for number, count in _nans(merge.columns, file.stats) if number in counted}
         if nans:
             plain["nan-value-counts"] = {"keys": list(nans), "values": list(nans.values())}
-        set_bounds(
-            plain,
-            dict(own_bounds(merge.columns, file.stats, lambda name: str(config.columnMode(name).toString()))),
-        )
+        set_bounds(plain, dict(own_bounds(merge.columns, file.stats, mode)))
         if json.dumps(plain) == before:
             return made
         node = self.jvm.static("org.apache.iceberg.util.JsonUtil", "mapper")().readTree(json.dumps(plain))

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.columnar.files import Files
+from lakekeeper.columnar.nans import float_leaves
 from lakekeeper.columnar.parquet import Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sizes import size_of
@@ -223,6 +224,26 @@ class Inputs:
             for c, (column, kind) in enumerate(zip(self._merge.columns, self.types, strict=True))
             if is_text(kind) and self._repeats(c)
         ]
+
+    def may_have_nan(self) -> set[str]:
+        """Columns of floats, by path, of which a row group has values and no bounds, as Java writes them for NaN.
+
+        Other writers may record bounds beside NaN.
+        """
+        return {
+            path
+            for number, column in enumerate(self._merge.columns)
+            for leaf, path in float_leaves(column)
+            if any(self._is_unbounded(group, number, leaf) for group in self.groups())
+        }
+
+    def _is_unbounded(self, group: Group, column: int, leaf: int) -> bool:
+        leaves = self._leaves[group.file][column]
+        if leaves is None:
+            return False
+        chunk = self._files[group.file].footer.row_group(group.group).column(leaves.numbers[leaf])
+        found = chunk.statistics if chunk.is_stats_set else None
+        return found is None or (not found.has_min_max and found.num_values > 0)
 
     def _repeats(self, column: int) -> bool:
         sizes = [(self._size(group, column), self.rows(group)) for group in self.groups()]

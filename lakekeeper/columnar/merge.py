@@ -91,6 +91,7 @@ class _Merge:
             self.inputs.types,
             self.task.codec or self.inputs.codec(),
             self.inputs.repetitive(),
+            self.inputs.may_have_nan(),
             row_bytes=self.inputs.row_bytes,
             memory=MEMORY_BYTES // 2,
         ) as outputs:
@@ -160,16 +161,18 @@ class _Merge:
         inner = ranges(cuts, own)
         each = [self.inputs.within(groups, column, range_) for range_ in inner]
         sizes = [sum(map(self.inputs.decoded_bytes, some)) * size / max(expected, 1) for some in each]
-        if sum(sizes) <= REREAD * size and max(sizes) <= SKEW * MEMORY_BYTES:
-            for number, (range_, some) in enumerate(zip(inner, each, strict=True), 1):
-                rows, _ = self._read(some, range_, SKEW * MEMORY_BYTES)
-                if rows is None:
-                    raise Declined(_TOO_MANY)
-                self._write(rows, outputs, len(inner) - number)
+        if sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES:
+            for rows, left in self._scattered(groups, own, column, cuts):
+                self._write(rows, outputs, left)
                 del rows  # before the next range is read
             return
-        for number, rows in enumerate(self._scattered(groups, own, column, cuts), 1):
-            self._write(rows, outputs, len(inner) - number)
+        left = int(sum(map(self.inputs.rows, groups)) * size / max(expected, 1))
+        for range_, some in zip(inner, each, strict=True):
+            rows, _ = self._read(some, range_, SKEW * MEMORY_BYTES)
+            if rows is None:
+                raise Declined(_TOO_MANY)
+            left -= rows.num_rows
+            self._write(rows, outputs, max(left, 0) if range_ is not inner[-1] else 0)
             del rows  # before the next range is read
 
     def _inner_cuts(self, groups: Sequence[Group], column: int, own: Range, parts: int) -> list[Token]:
@@ -180,9 +183,7 @@ class _Merge:
             inside = values.filter(pa.array(own.holds(values))).drop_null()
             step = max(1, len(inside) // _SAMPLE, inside.nbytes // _SAMPLE_BYTES)
             sample += [value for value in tokens(inside[::step]) if value is not None]
-        sample.sort()
-        at = [sample[len(sample) * i // parts] for i in range(1, parts)] if sample else []
-        return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator]  # as above
+        return _quantiles(sample, parts)
 
     def _read(self, groups: Sequence[Group], own: Range, most: float) -> tuple[pa.Table | None, int]:
         """The rows of a range, one chunk per column, and their bytes; beyond the most: None, and an estimate."""
@@ -202,8 +203,8 @@ class _Merge:
         return rows if inside.all() else rows.filter(pa.array(inside))
 
     def _write(self, rows: pa.Table, outputs: Outputs, more: int = 0) -> None:
-        """Sort rows, and write them row group by row group; ``more`` ranges of about as many rows follow."""
-        outputs.expect(rows.num_rows * (1 + more))
+        """Sort rows, and write them row group by row group; about ``more`` rows follow."""
+        outputs.expect(rows.num_rows + more)
         order = permutation([ordered(_single(rows.column(c))) for c in self.task.key])
         at = 0
         while at < rows.num_rows:
@@ -215,11 +216,12 @@ class _Merge:
 
     def _scattered(
         self, groups: Sequence[Group], own: Range, column: int, cuts: Sequence[Token]
-    ) -> Iterator[pa.Table]:
-        """The rows of each range between the cuts, through one scratch file per range."""
+    ) -> Iterator[tuple[pa.Table, int]]:
+        """The rows of each range between the cuts, through one scratch file per range; and the number that follows."""
         folder = tempfile.mkdtemp(prefix="lakekeeper-merge-", dir=self.scratch)
         schema = pa.schema([(str(c), kind) for c, kind in enumerate(self.inputs.types)])
         paths = [f"{folder}/{number}.arrow" for number in range(len(cuts) + 1)]
+        left = 0
         try:
             sinks = [pa.OSFile(path, "wb") for path in paths]
             writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
@@ -230,18 +232,48 @@ class _Merge:
                         number = buckets(ordered(_single(rows.column(column))), cuts)
                         for i, some in _by_bucket(rows, number, len(paths)):
                             writers[i].write_table(some.combine_chunks())
+                        left += rows.num_rows
             finally:
                 for writer, sink in zip(writers, sinks, strict=True):
                     writer.close()
                     sink.close()
             for path in paths:
                 with pa.memory_map(path) as source:
-                    found = pa.ipc.open_file(source).read_all()
-                    if found.nbytes > SKEW * MEMORY_BYTES:
-                        raise Declined(_TOO_MANY)
-                    yield _whole([found], self.inputs.types)
+                    for rows in self._divided(pa.ipc.open_file(source).read_all(), column):
+                        left -= rows.num_rows
+                        yield rows, left
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _divided(self, scratch: pa.Table, column: int) -> Iterator[pa.Table]:
+        """The rows of a mapped scratch file in ranges that fit in memory: repeated text takes more than in the inputs.
+
+        Raises Declined.
+        """
+        if scratch.nbytes <= SKEW * MEMORY_BYTES:
+            yield _whole([scratch], self.inputs.types)
+            return
+        batches = [pa.Table.from_batches([batch]) for batch in scratch.to_batches()]
+        values = [ordered(_single(rows.column(column))) for rows in batches]
+        sample = [token for chunk in values for token in tokens(chunk[:: max(1, len(chunk) // _SAMPLED)])]
+        cuts = _quantiles(
+            [token for token in sample if token is not None], -(-scratch.nbytes // MEMORY_BYTES)
+        )
+        for number in range(len(cuts) + 1):
+            found, size = [], 0
+            for rows, keys in zip(batches, values, strict=True):
+                found.append(rows.filter(pa.array(buckets(keys, cuts) == number)))
+                size += found[-1].nbytes
+                if size > SKEW * MEMORY_BYTES:
+                    raise Declined(_TOO_MANY)
+            yield _whole(found, self.inputs.types)
+
+
+def _quantiles(sample: list[Token], parts: int) -> list[Token]:
+    """Ascending values that cut a sample into about equal parts, of which none is empty."""
+    sample.sort()
+    at = [sample[len(sample) * i // parts] for i in range(1, parts)] if sample else []
+    return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator]  # as above
 
 
 def _by_bucket(rows: pa.Table, number: Longs, count: int) -> Iterator[tuple[int, pa.Table]]:

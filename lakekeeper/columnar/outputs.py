@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from lakekeeper.columnar.decoded import fitting
 from lakekeeper.columnar.encoding import batch_rows, dictionary_columns
 from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.long_texts import LongTexts
+from lakekeeper.columnar.nans import all_columns, columns_with_nan
 from lakekeeper.columnar.statistics import statistics_of
 from lakekeeper.columnar.tallies import Tally
 from lakekeeper.columnar.types import field_of
@@ -48,7 +49,8 @@ class _Open:
 class Outputs:
     """Writes rows in the order in which they come. ``row_bytes`` of the first rows are an estimate.
 
-    Dictionaries are decoded before they are written, into at most ``memory`` bytes at once.
+    Dictionaries are decoded before they are written, into at most ``memory`` bytes at once. ``may_have_nan`` are
+    Parquet columns that get no bounds in a footer; see :mod:`lakekeeper.columnar.nans`.
     Use it in a ``with`` block: an exception in it deletes every file that was written.
     """
 
@@ -59,6 +61,7 @@ class Outputs:
         types: Sequence[pa.DataType],
         codec: str,
         repetitive: Sequence[str],
+        may_have_nan: Collection[str] = (),
         *,
         row_bytes: float,
         memory: int,
@@ -68,6 +71,7 @@ class Outputs:
         self._codec = codec
         self._schema = _schema(merge, types)
         self._repetitive = frozenset(repetitive)
+        self._unbounded = set(may_have_nan)
         self._row_bytes = max(row_bytes, 0.01)
         self._memory = memory
         self._left = 0
@@ -99,8 +103,12 @@ class Outputs:
             self._files.remove(path)
 
     def expect(self, rows: int) -> None:
-        """Set the approximate number of rows still to be written."""
+        """Set the approximate number of rows still to be written, by which the open file is cut as well."""
         self._left = rows
+        if self._file is not None:
+            self._file.limit = self._rows_of_file()
+            if self._file.rows >= self._file.limit:
+                self._finish()
 
     def wanted(self) -> int:
         """How many rows the next row group has room for."""
@@ -124,6 +132,12 @@ class Outputs:
             for column, field in zip(rows.columns, self._schema, strict=True)
         ]
         group = pa.Table.from_arrays(columns, schema=self._schema)
+        with_nan = columns_with_nan(group)
+        if not with_nan <= self._unbounded:
+            self._unbounded |= (
+                with_nan  # of all further files: a footer cannot drop the bounds of a row group
+            )
+            self._finish()
         file = self._file or self._start(group)
         file.writer.write_table(group, row_group_size=rows.num_rows)
         for tally, column in zip(file.tallies, rows.columns, strict=True):
@@ -160,6 +174,7 @@ class Outputs:
                 version="2.6",
                 compression=self._codec,
                 use_dictionary=dictionary_columns(first, self._repetitive) or False,
+                write_statistics=self._bounded(first),
                 write_batch_size=batch_rows(first),
                 store_decimal_as_integer=True,
                 write_page_index=True,
@@ -174,6 +189,12 @@ class Outputs:
         tallies = [Tally.of(column) for column in self._merge.columns]
         self._file = _Open(path, sink, writer, self._rows_of_file(), tallies, LongTexts())
         return self._file
+
+    def _bounded(self, rows: pa.Table) -> bool | list[str]:
+        """The columns of Parquet with statistics in the footer; True for all."""
+        return (
+            [path for path in all_columns(rows) if path not in self._unbounded] if self._unbounded else True
+        )
 
     def _finish(self) -> None:
         file = self._file

@@ -1,4 +1,4 @@
-"""The statistics of a written file: counts from its values, bounds from its footer or from long values.
+"""The statistics of a written file: counts and the bounds of floats and long text from values, others from its footer.
 
 s        NULLs
 s.x      NULLs, NaNs, bounds    the leaf of a struct
@@ -8,7 +8,6 @@ s.l[]    NULLs, NaNs            in a list or a map, whose bounds no format recor
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
@@ -60,28 +59,21 @@ def _bounds(
 ) -> tuple[Any, Any]:
     """The bounds of all row groups; none if those of one are not known."""
     kind = arrow_type(column.kind)
+    if pa.types.is_floating(
+        kind
+    ):  # a footer has no bounds if there are NaNs, and some versions of Arrow know no ∞
+        return (_json(tally.bounds[0]), _json(tally.bounds[1])) if tally.bounds else (None, None)
     ends: list[tuple[Any, Any]] = [long.bounds[leaf]] if leaf in long.bounds else []
     for number in range(footer.num_row_groups):
         chunk = footer.row_group(number).column(leaf).statistics
         if chunk.has_min_max:
             ends.append((_plain(chunk.min_raw, kind), _plain(chunk.max_raw, kind)))
-        elif chunk.num_values and not pa.types.is_floating(kind) and leaf not in long.bounds:
-            return None, None  # of floats, a row group without bounds has NaNs only
+        elif chunk.num_values and leaf not in long.bounds:
+            return None, None
     if not ends:
         return None, None
     lo, hi = min(lo for lo, _ in ends), max(hi for _, hi in ends)
-    if pa.types.is_floating(kind) and not tally.finite:
-        lo, hi = _infinite(lo, hi)
     return _json(lo), _json(hi)
-
-
-def _infinite(lo: float, hi: float) -> tuple[float, float]:
-    """The bounds of values of which none is finite.
-
-    Before version 25, Arrow records the largest finite number as the lower bound of ∞, and its negative as the upper
-    bound of -∞. Such bounds include the values, but the formats answer MIN and MAX from them.
-    """
-    return lo if lo == -math.inf else math.inf, hi if hi == math.inf else -math.inf
 
 
 def _plain(raw: Any, kind: pa.DataType) -> Any:

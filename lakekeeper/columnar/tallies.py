@@ -1,4 +1,5 @@
-"""NULLs and NaNs of a column and of its parts, counted from the values: footers count neither as statistics need them.
+"""What footers do not have as statistics need it, from the values: NULLs and NaNs of a column and of its parts, and
+the bounds of floats.
 
 struct   a field's NULLs include those of the struct
 list     elements of the lists; none of a NULL list
@@ -7,6 +8,7 @@ map      keys and values, likewise
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,11 +20,14 @@ from lakekeeper.core.model.file_merge import FileColumn
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a column and, in ``children``, of its parts; and whether one of its floats is finite."""
+    """Counts of a column and, in ``children``, of its parts; ``bounds`` of its floats, None without any but NaN.
+
+    A bound of zero is -0.0 below and 0.0 above, as Parquet defines it.
+    """
 
     nulls: int = 0
     nans: int = 0
-    finite: bool = False
+    bounds: tuple[float, float] | None = None
     children: list[Tally] = field(default_factory=list)
 
     @classmethod
@@ -36,6 +41,13 @@ class Tally:
             self.nulls += chunk.null_count
             if pa.types.is_floating(chunk.type):
                 self.nans += pc.sum(pc.is_nan(chunk)).as_py() or 0
-                self.finite = self.finite or bool(pc.any(pc.is_finite(chunk)).as_py())
+                self._add_bounds(chunk)
             for child, part in zip(self.children, parts(chunk), strict=True):
                 child.add(part)
+
+    def _add_bounds(self, values: pa.Array) -> None:
+        ends = pc.min_max(values).as_py()
+        if ends["min"] is None or math.isnan(ends["min"]):
+            return
+        lo, hi = self.bounds or (math.inf, -math.inf)
+        self.bounds = min(lo, ends["min"] or -0.0), max(hi, ends["max"] or 0.0)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.decoded import fitting, slices
 from lakekeeper.columnar.merge import merge
@@ -68,3 +69,34 @@ def test_a_row_group_holds_no_more_text_than_fits(
     found = read.read()
     assert found["k"].to_pylist() == list(range(40_000))
     assert found["s"].to_pylist() == [TEXTS[i] for i in which[np.argsort(order)]]
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_unsorted_rows_with_long_texts_are_divided_until_they_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Ranges are planned by dictionaries of text, scratch files hold the text itself: they were declined in the end."""
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 2 << 20)
+    monkeypatch.setattr(merging, "_SLICE", 5_000)
+    monkeypatch.setattr(inputs, "_DICTIONARY", 10_000)
+    count = 200_000
+    rng = np.random.default_rng(0)
+    texts = pa.array([f"{number:04}".ljust(width, "x") for number in range(50)])
+    rows = pa.table({"k": rng.permutation(count), "t": texts.take(pa.array(rng.integers(0, 50, count)))})
+    path = str(tmp_path / "in.parquet")
+    pq.write_table(rows, path, row_group_size=20_000)
+    task = FileMerge(
+        inputs=(FileInput(path, count),),
+        columns=(FileColumn("k", "int64"), FileColumn("t", "string")),
+        key=(0,),
+        folder=str(tmp_path),
+        name="{id}{codec}.parquet",
+        target_bytes=1 << 30,
+        row_group_bytes=1 << 20,
+    )
+    monkeypatch.setattr(merging, "REREAD", 0.0)
+    [file] = merge(task)
+    found = pq.read_table(file.path)
+    expected = rows.sort_by("k")
+    assert found.column("k").equals(expected.column("k"))
+    assert found.column("t").to_pylist() == expected.column("t").to_pylist()

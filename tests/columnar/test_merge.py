@@ -572,6 +572,24 @@ def test_files_are_within_fifteen_percent_of_the_target(tmp_path: Path, codec: s
         assert 0.85 * task.target_bytes <= file.bytes <= 1.15 * task.target_bytes, [f.bytes for f in written]
 
 
+@pytest.mark.parametrize("rare", [1, 8, 500])
+@pytest.mark.parametrize("reread", [1.5, 0.0], ids=["range by range", "by scratch files"])
+def test_a_rare_lowest_value_makes_no_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rare: int, reread: float
+) -> None:
+    """The first range has a few rows, and the others as many as fit: its rows said that few were left."""
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 4 << 20)
+    monkeypatch.setattr(merging, "REREAD", reread)
+    rng = np.random.default_rng(rare)
+    keys = rng.permutation(np.concatenate([np.zeros(rare, int), np.repeat([1, 2, 3], 200_000)]))
+    table = pa.table({"k": keys, "v": rng.integers(0, 1 << 60, len(keys))})
+    task = plain_task(tmp_path, table, [FileColumn("k", "int64"), FileColumn("v", "int64")])
+    written = merge(replace(task, target_bytes=2 << 20, row_group_bytes=1 << 19))
+    assert sum(file.rows for file in written) == len(keys)
+    assert len(written) == 3
+    assert min(file.bytes for file in written) >= 0.7 * (2 << 20), [file.bytes for file in written]
+
+
 def test_rows_are_spread_evenly_where_the_last_file_would_not_be_full(tmp_path: Path) -> None:
     table = pa.table({"c": np.random.default_rng(1).integers(0, 2**62, 25_000)})
     task = plain_task(tmp_path, table, [FileColumn("c", "int64")])

@@ -1,13 +1,13 @@
-"""Bounds that footers of columnar workers do not have as Iceberg's own writer records them.
+"""Metrics that footers of columnar workers do not have as Iceberg's own writer records them.
 
-text, bytes   a footer lacks them if they are long; recorded whole, or truncated to some characters or bytes
+text, bytes   a footer lacks their bounds if they are long; recorded whole, or truncated to some characters or bytes
+floats        a footer lacks their bounds and counts if there are NaNs
 ±∞            a footer may have the largest finite number instead
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,20 +26,41 @@ Bounds = tuple[bytes | None, bytes | None]
 def own_bounds(
     columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str], within: str = ""
 ) -> Iterator[tuple[int | None, Bounds]]:
-    """(field id, bounds) of text, bytes and infinite numbers, in structs too, where the metrics mode has bounds."""
+    """(field id, bounds) of text, bytes and floats, in structs too, where the metrics mode has bounds."""
     for column, found in zip(columns, stats, strict=True):
         name = f"{within}{column.name}"
         if column.kind == "struct":
             yield from own_bounds(column.children, found.children, mode, f"{name}.")
-        elif column.kind in ("string", "binary") or _is_infinite(column.kind, found):
+        elif column.kind in ("string", "binary", *_FLOATS):
             how = mode(name)
             most = _TRUNCATED.fullmatch(how)
             if most or how == "full":
                 yield column.field_id, _bounds(column.kind, found, int(most[1]) if most else None)
 
 
-def _is_infinite(kind: str, found: ColumnStats) -> bool:
-    return kind in _FLOATS and found.lo is not None and any(map(math.isinf, map(float, (found.lo, found.hi))))
+def own_counts(
+    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str], within: str = ""
+) -> Iterator[tuple[int | None, int]]:
+    """(field id, NULLs) of floats, in structs too, where the metrics mode has counts."""
+    for column, found in zip(columns, stats, strict=True):
+        name = f"{within}{column.name}"
+        if column.kind == "struct":
+            yield from own_counts(column.children, found.children, mode, f"{name}.")
+        elif column.kind in _FLOATS and mode(name) != "none":
+            yield column.field_id, found.nulls
+
+
+def add_counts(plain: dict[str, Any], rows: int, nulls: Mapping[int | None, int]) -> None:
+    """Add the numbers of values and of NULLs that a DataFile of this number of rows lacks, in its JSON form."""
+    values = plain.get("value-counts", {"keys": [], "values": []})
+    lacking = [number for number in nulls if number not in values["keys"]]
+    if not lacking:
+        return
+    known = plain.get("null-value-counts", {"keys": [], "values": []})
+    for counts, added in ((values, [rows] * len(lacking)), (known, [nulls[number] for number in lacking])):
+        counts["keys"] += lacking
+        counts["values"] += added
+    plain["value-counts"], plain["null-value-counts"] = values, known
 
 
 def set_bounds(plain: dict[str, Any], bounds: Mapping[int | None, Bounds]) -> None:

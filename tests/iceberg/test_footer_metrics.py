@@ -1,4 +1,4 @@
-"""Bounds of text, bytes and ∞: never narrower than the values, and as Iceberg's writer records them."""
+"""Bounds of text, bytes and floats: never narrower than the values, and as Iceberg's writer records them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn
-from lakekeeper_iceberg.footer_bounds import own_bounds, set_bounds
+from lakekeeper_iceberg.footer_metrics import add_counts, own_bounds, own_counts, set_bounds
 
 LAST = "\U0010ffff"
 
@@ -55,7 +55,32 @@ def test_infinite_bounds_are_not_those_of_the_footer(kind: str, form: str) -> No
     assert found("-inf", "-inf") == (struct.pack(form, -math.inf),) * 2
     assert found("0.5", "inf") == (struct.pack(form, 0.5), struct.pack(form, math.inf))
     assert found("-inf", "inf", "none") is None
-    assert found("-1.5", "2.0") is None, "a footer has them"
+    assert found("-1.5", "2.0") == (struct.pack(form, -1.5), struct.pack(form, 2.0)), (
+        "a footer has none beside NaN"
+    )
+
+
+def test_counts_that_a_footer_lacks_are_added() -> None:
+    inner = [FileColumn("x", "double", 3), FileColumn("y", "int", 4)]
+    columns = [FileColumn("a", "float", 1), FileColumn("s", "struct", 2, children=tuple(inner))]
+    stats = [
+        ColumnStats(None, None, 5),
+        ColumnStats(None, None, 1, children=(ColumnStats(None, None, 6),) * 2),
+    ]
+    assert dict(own_counts(columns, stats, lambda _: "counts")) == {1: 5, 3: 6}
+    assert dict(own_counts(columns, stats, lambda name: "none" if name == "s.x" else "full")) == {1: 5}
+    plain: dict[str, Any] = {
+        "value-counts": {"keys": [1, 4], "values": [9, 9]},
+        "null-value-counts": {"keys": [1, 4], "values": [5, 6]},
+    }
+    add_counts(plain, 9, {1: 5, 3: 6})
+    assert plain == {
+        "value-counts": {"keys": [1, 4, 3], "values": [9, 9, 9]},
+        "null-value-counts": {"keys": [1, 4, 3], "values": [5, 6, 6]},
+    }
+    bare: dict[str, Any] = {}
+    add_counts(bare, 9, {})
+    assert bare == {}
 
 
 def test_bounds_that_are_not_known_are_removed() -> None:

@@ -1,0 +1,70 @@
+"""Rows with NaN are found after a merge: Spark orders NaN above all numbers, and readers skip data by its bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from tests.formats.lakes import Lake
+
+pytestmark = pytest.mark.usefixtures("merged_by")
+
+FILTERS: dict[str, Callable[[float], bool]] = {
+    "{} > 5": lambda x: math.isnan(x) or x > 5,
+    "{} >= 2.5": lambda x: math.isnan(x) or x >= 2.5,
+    "{} = double('NaN')": math.isnan,
+    "{} <> 1": lambda x: x != 1,
+    "{} > 1 AND {} <> 100": lambda x: math.isnan(x) or 1 < x < 100,
+    "NOT {} <= 2": lambda x: math.isnan(x) or x > 2,
+    "{} IN (double('NaN'), 7)": math.isnan,
+    "{} < 2": lambda x: x < 2,
+    "isnan({})": math.isnan,
+}
+
+
+def value(k: int) -> float:
+    """NaN among ones in the first row group, after ones in the second, alone in the third; 100 in the last."""
+    if k < 10_000:
+        return math.nan if k in (3, 4_321) else 1.0
+    if k < 20_000:
+        return 1.0 if k < 19_999 else math.nan
+    return math.nan if k < 30_000 else 100.0
+
+
+def table_of(lake: Lake) -> str:
+    properties = {"write.parquet.row-group-size-bytes": "20000"} if lake.iceberg else {}
+    name = lake.create(
+        "k INT, x DOUBLE, f FLOAT, s STRUCT<x: DOUBLE>, l ARRAY<DOUBLE>", properties=properties
+    )
+    x = (
+        "CASE WHEN k IN (3, 4321, 19999) OR k BETWEEN 20000 AND 29999 THEN double('NaN') "
+        "WHEN k < 20000 THEN 1D ELSE 100D END"
+    )
+    for first in (1, 0):
+        rows = (
+            lake.spark.range(first, 31_000, 2, 1)
+            .selectExpr("cast(id AS INT) AS k")
+            .selectExpr("k", f"{x} AS x")
+        )
+        made = "k", "x", "cast(x AS FLOAT) AS f", "named_struct('x', x) AS s", "array(x, 0D) AS l"
+        lake.append(name, rows.selectExpr(*made))
+    return name
+
+
+def test_filters_find_rows_with_nan(lake: Lake) -> None:
+    name = table_of(lake)
+    assert lake.table(name).recluster("k", policy="full").changed
+    for text, holds in FILTERS.items():
+        expected = sum(holds(value(k)) for k in range(31_000))
+        for column in ("x", "f", "s.x", "l[0]"):
+            where = text.format(*[column] * 2)
+            assert lake.spark.table(name).where(where).count() == expected, where
+
+
+def test_a_delete_finds_rows_with_nan(lake: Lake) -> None:
+    name = table_of(lake)
+    lake.table(name).recluster("k", policy="full")
+    lake.table(name).delete("x > 5")
+    assert lake.spark.table(name).count() == sum(value(k) == 1.0 for k in range(31_000))
