@@ -28,9 +28,10 @@ from lakekeeper.columnar.sizes import size_of
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.stored import is_modern, located, stored_alike
 from lakekeeper.columnar.types import DATED, same_names, type_of
-from lakekeeper.columnar.values import Declined, Incomparable, Longs, is_text, refuse_old
+from lakekeeper.columnar.values import Damaged, Declined, Incomparable, Longs, is_text, refuse_old
 from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 
+_WRONG_CHECKSUM = "CRC checksum verification failed"  # Arrow has no type of its own for this error
 _ZSTD_AND_OTHERS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip"}
 _FEW_DISTINCT = 4.5  # encoded bytes per text below which a dictionary is assumed to hold the texts
 _DICTIONARY = 1 << 20
@@ -346,20 +347,25 @@ class Inputs:
     def _reading(self, group: Group) -> Iterator[ParquetFile]:
         """The file of a row group. Few are open at once, since a merge can have thousands of inputs.
 
-        On the local disk the file before it is closed; from a store, each read of several threads opens its own.
+        On the local disk the file before it is closed; from a store, each read of several threads opens its own. Raises
+        Damaged.
         """
         file = self._files[group.file]
         if self._place.remote:
-            own = file.another()
-            try:
-                yield own
-            finally:
-                own.close()
-            return
-        if self._open is not None and self._open is not file:
-            self._open.close()
-        self._open = file
-        yield file
+            file = file.another()
+        else:
+            if self._open is not None and self._open is not file:
+                self._open.close()
+            self._open = file
+        try:
+            yield file
+        except OSError as error:
+            if _WRONG_CHECKSUM not in str(error):
+                raise
+            raise Damaged(self._merge.inputs[group.file].path) from error
+        finally:
+            if self._place.remote:
+                file.close()
 
     def _live(self, group: Group) -> npt.NDArray[np.bool_] | None:
         dead, starts = self._dead[group.file], self._files[group.file].starts

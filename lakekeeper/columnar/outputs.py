@@ -178,6 +178,7 @@ class Outputs:
                 write_batch_size=batch_rows(first),
                 store_decimal_as_integer=True,
                 write_page_index=True,
+                write_page_checksum=True,
                 store_schema=False,
             )
             # with store_schema=False, the writer drops the metadata of an Arrow schema

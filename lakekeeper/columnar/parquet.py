@@ -85,6 +85,7 @@ class ParquetFile:
                 pre_buffer=isinstance(source, pa.NativeFile),  # columns of a row group in few requests
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=self._dictionaries,
+                page_checksum_verification=True,
             )
             self._opened = (source, file)
         return self._opened[1]

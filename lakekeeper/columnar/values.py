@@ -29,6 +29,10 @@ class Declined(Exception):
     """Rows of these files cannot be compared exactly, or not cheaply enough; the message states the reason."""
 
 
+class Damaged(Exception):
+    """A page of a file does not have its checksum; the message names the file."""
+
+
 class Incomparable(Declined):
     """Values of a column cannot be compared exactly; other columns of the same rows may still be comparable."""
 

@@ -12,17 +12,18 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from lakekeeper.columnar.merge import merge_range
-from lakekeeper.columnar.values import Declined
+from lakekeeper.columnar.values import Damaged, Declined
 from lakekeeper.core.model.file_merge import FileMerge
 
-DECLINED, RANGES = "declined: ", "ranges: "
+DECLINED, DAMAGED, RANGES = "declined: ", "damaged: ", "ranges: "
 _SET_THP_DISABLE, _GET_THP_DISABLE = 41, 42  # prctl(2)
 
 
 def merge_part(task: str, part: int) -> list[str]:
     """Merge one part: the ranges of the merge after :data:`RANGES`, then each file written for this part as JSON.
 
-    If the merge is declined, no file is left, and the result is one text that begins with :data:`DECLINED`.
+    If the merge is declined, no file is left, and the result is one text that begins with :data:`DECLINED`, or with
+    :data:`DAMAGED` if an input is: Spark's rows would copy wrong values, since its reader checks no checksum.
 
     Scratch files are written to the executor's local folders, which Spark names in the environment. An error of a store
     declines the merge, since each request has been repeated; one of a local disk fails the task, which Spark repeats.
@@ -34,6 +35,8 @@ def merge_part(task: str, part: int) -> list[str]:
             ranges, written = merge_range(given, part, scratch=scratch or None)
     except (Declined, pa.ArrowException) as error:
         return [f"{DECLINED}{str(error) or type(error).__name__}"]
+    except Damaged as error:
+        return [f"{DAMAGED}{error}"]
     except OSError as error:
         if given.store is None:
             raise

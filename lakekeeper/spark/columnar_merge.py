@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakekeeper.columnar.worker import DECLINED, RANGES, merge_part
+from lakekeeper.columnar.inputs import unpack
+from lakekeeper.columnar.worker import DAMAGED, DECLINED, RANGES, merge_part
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.errors import AdapterError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,22 +34,41 @@ def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Re
     parts = spark.range(0, merge.parts, 1, merge.parts)
     run = _task(_WORKER.pickled(), merge.to_json())
     found = parts.mapInArrow(run, "part long, number long, file string").collect()  # type: ignore[arg-type]  # PySpark names its own batch type
-    return written_of([row.file for row in sorted(found, key=lambda row: (row.part, row.number))])
+    return written_of(
+        [row.file for row in sorted(found, key=lambda row: (row.part, row.number))], live_rows(merge)
+    )
 
 
-def written_of(ranked: Sequence[str]) -> list[WrittenFile] | Reason:
-    """What the workers returned, in the order of their ranges.
+def live_rows(merge: FileMerge) -> int | None:
+    """The rows of the inputs that are not deleted; None if the rows of one are not known."""
+    rows = [each.rows for each in merge.inputs]
+    dead = sum(len(unpack(each.deleted)) for each in merge.inputs)
+    return None if None in rows else sum(count or 0 for count in rows) - dead
+
+
+def written_of(ranked: Sequence[str], live: int | None = None) -> list[WrittenFile] | Reason:
+    """What the workers returned, in the order of their ranges; ``live`` rows are expected.
 
     Each worker divides the merge by the statistics in the footers: where a range of one is not that of another, because
-    executors have different versions of PyArrow, rows would be lost and doubled, possibly as many of each.
+    executors have different versions of PyArrow, rows would be lost and doubled, possibly as many of each. Where the
+    bounds of a row group do not hold its rows, no range reads those beyond. Raises AdapterError for a damaged input.
     """
+    damaged = [text.removeprefix(DAMAGED) for text in ranked if text.startswith(DAMAGED)]
+    if damaged:
+        raise AdapterError(
+            f"{damaged[0]} is damaged: a page does not match its checksum. Restore the file from a copy; or set "
+            "merge-engine to 'spark', which copies the page as it is"
+        )
     declined = [text.removeprefix(DECLINED) for text in ranked if text.startswith(DECLINED)]
     if declined:
         return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=declined[0])
     if len({text for text in ranked if text.startswith(RANGES)}) > 1:
         return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause="executors divided the rows differently")
     files = (text for text in ranked if not text.startswith(RANGES))
-    return [WrittenFile.from_dict(json.loads(text)) for text in files]
+    written = [WrittenFile.from_dict(json.loads(text)) for text in files]
+    if live not in (None, sum(file.rows for file in written)):
+        return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause="bounds of a row group that do not hold its rows")
+    return written
 
 
 class PickledWorker:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.decoded import fitting, slices
 from lakekeeper.columnar.merge import merge
@@ -77,8 +76,6 @@ def test_unsorted_rows_with_long_texts_are_divided_until_they_fit(
 ) -> None:
     """Ranges are planned by dictionaries of text, scratch files hold the text itself: they were declined in the end."""
     monkeypatch.setattr(merging, "MEMORY_BYTES", 2 << 20)
-    monkeypatch.setattr(merging, "_SLICE", 5_000)
-    monkeypatch.setattr(inputs, "_DICTIONARY", 10_000)
     count = 200_000
     rng = np.random.default_rng(0)
     texts = pa.array([f"{number:04}".ljust(width, "x") for number in range(50)])
