@@ -39,13 +39,15 @@ from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import DROPPED, full_name
 from lakekeeper.spark.identifiers import resolve as resolve_name
 from lakekeeper.spark.jvm import require_classic
-from lakekeeper.spi import Adapter
+from lakekeeper.spi import Adapter, Format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RETENTION = "vacuum.trash-retention-hours"
 _FORCED = "_forced"
+_OWN_FORMATS = ("delta", "iceberg")
+"""Formats whose adapters are lakekeeper's own: one that is missing is only not installed."""
 _NAME = re.compile(rf"(.+){DROPPED}(\d+)({_FORCED})?")
 
 
@@ -218,6 +220,10 @@ def _opened(spark: SparkSession, name: str) -> Adapter[Any] | None:
         return open_adapter(spark, name).adapter
     except TableError:
         return None
+    except AdapterError as error:
+        if not _is_foreign(error):
+            raise
+        return None
 
 
 def _own_retention(adapter: Adapter[Any], clock: Clock) -> dict[str, str]:
@@ -229,11 +235,25 @@ def _own_retention(adapter: Adapter[Any], clock: Clock) -> dict[str, str]:
 def _keeps_files(spark: SparkSession, text: str) -> str:
     """Why the files of a table must stay; empty also for a format that lakekeeper does not know."""
     name = resolve_name(spark, text)
+    found = _format_of(name.provider, text)
+    return found.keeps_files(spark, name) if found else ""
+
+
+def _format_of(provider: str, text: str) -> Format | None:
     try:
-        found = find_format(name.provider, text)
-    except Unsupported:
-        return ""
-    return found.keeps_files(spark, name)
+        return find_format(provider, text)
+    except AdapterError as error:
+        if not _is_foreign(error):
+            raise
+        return None
+
+
+def _is_foreign(error: AdapterError) -> bool:
+    """Whether an error says that lakekeeper has no adapter for a table's format, so that it has no trash.
+
+    Where only its adapter is not installed, a table may have one, and others may need its files: it stays.
+    """
+    return bool(error.missing) and error.missing not in _OWN_FORMATS
 
 
 def _trash_emptied(adapter: Adapter[Any], clock: Clock, locations: Sequence[str]) -> bool:

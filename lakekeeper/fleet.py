@@ -31,7 +31,7 @@ from lakekeeper.engine.watch import Watch
 from lakekeeper.history.table_id import TableId
 from lakekeeper.recording import FleetMemory, fleet_memory
 from lakekeeper.redaction import without_user
-from lakekeeper.spark.application import core_seconds
+from lakekeeper.spark.application import core_seconds, has_ended
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import Expanded, aliases, expand, is_pattern
 from lakekeeper.spark.jvm import require_classic
@@ -66,13 +66,23 @@ def run(
     """
     settings = service_settings(spark, tables, verbs)
     with heavy_lane(spark, settings) as lane:
-        return one_pass(spark, settings, dry_run=dry_run, observer=observer, stopping=stopping, lane=lane)
+        return one_pass(
+            spark,
+            settings,
+            dry_run=dry_run,
+            observer=observer,
+            stopping=stopping,
+            over=lambda: has_ended(spark),
+            lane=lane,
+        )
 
 
 def auto(
     spark: SparkSession, *, every: str | None = None, tables: str | Sequence[str] | None = None
 ) -> Service:
     """Maintain tables from a background thread of this session, until ``stop()`` or the end of the ``with`` block.
+
+    The thread also ends with the session, and what fails then counts against no table.
 
     Settings come from confs ``spark.lakekeeper.*`` and table properties ``lakekeeper.*``; a table with
     ``lakekeeper.auto.enabled=false`` is never touched. ``tables`` are names, patterns or paths; by default those of
@@ -86,12 +96,16 @@ def auto(
     ending = ExitStack()
     lane = ending.enter_context(heavy_lane(spark, settings))
 
+    def over() -> bool:
+        return has_ended(spark)
+
     def repeated() -> AutoReport:
-        report = one_pass(spark, settings, backoffs=backoffs, memory=memory, lane=lane)
-        alerts.after(report)
+        report = one_pass(spark, settings, backoffs=backoffs, memory=memory, over=over, lane=lane)
+        if not over():  # else what failed, failed with Spark
+            alerts.after(report)
         return report
 
-    return Service(repeated, settings.pause_seconds, ended=ending.close).start()
+    return Service(repeated, settings.pause_seconds, over=over, ended=ending.close).start()
 
 
 def heavy_lane(spark: SparkSession, settings: AutoSettings) -> AbstractContextManager[Lane | None]:
@@ -210,22 +224,32 @@ class _Tables:
         self._opened: dict[str, Table | Exception] = {}
         self._kept_bytes = {name: session.nbytes for name, session in earlier.items()}
         self._lock = threading.Lock()
+        # One for each table: a catalog that is slow to open one holds up no other.
+        self._opening = {name: threading.Lock() for name in names}
         self._logs = EventLogs(self._known_as)
 
     def open(self, name: str) -> Table:
-        """Open a table, and remember the error of one that cannot be opened."""
-        if name not in self._opened:
-            try:
-                backoff = self._backoffs.of(name) if self._backoffs else None
-                table = self._opened[name] = open_table(self._spark, self._names[name], backoff, self._logs)
-                if name in self._earlier:
-                    _session(table).resume(self._earlier[name])
-            except Exception as error:
-                self._opened[name] = error  # raised below, now and whenever the table is needed
+        """Open a table, and remember the error of one that cannot be opened.
+
+        Threads that need the same table at once get the same object: the snapshots of another one would be lost.
+        """
+        with self._opening[name]:
+            if name not in self._opened:
+                self._opened[name] = self._open(name)
         found = self._opened[name]
         if isinstance(found, Exception):
             raise found
         return found
+
+    def _open(self, name: str) -> Table | Exception:
+        try:
+            backoff = self._backoffs.of(name) if self._backoffs else None
+            table = open_table(self._spark, self._names[name], backoff, self._logs)
+            if name in self._earlier:
+                _session(table).resume(self._earlier[name])
+        except Exception as error:
+            return error  # raised now and whenever the table is needed
+        return table
 
     def used(self, name: str) -> None:
         """Keep the snapshots of a table that was planned or worked on, unless those of all tables take much memory."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
+from importlib.metadata import EntryPoints
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
+from lakekeeper import opening as lakekeeper_opening
 from lakekeeper.core.units import DAY_MS
+from lakekeeper.engine import plugins
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError, Unsupported
+from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 
 dropped = import_module("lakekeeper.dropped_tables")  # the package exports a function of this name
-
-
-def unknown(provider: str, name: str) -> NoReturn:
-    raise Unsupported(name, provider)
 
 
 @pytest.fixture
@@ -28,7 +27,6 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(dropped, "require_classic", lambda _spark: None)
     monkeypatch.setattr(dropped, "lakekeeper_confs", lambda _spark: {})
     monkeypatch.setattr(dropped, "resolve_name", lambda _spark, name: SimpleNamespace(provider=name))
-    monkeypatch.setattr(dropped, "find_format", unknown)
     monkeypatch.setattr(dropped, "full_name", lambda _spark, _text, parts: parts)
     return []
 
@@ -159,6 +157,56 @@ def test_a_table_that_lakekeeper_cannot_maintain_has_no_trash(
         "ice.db.t",
         "ice.db.u",
     ]
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installation without any adapter."""
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: EntryPoints())
+    plugins.known_entry_points.cache_clear()
+    yield
+    plugins.known_entry_points.cache_clear()
+
+
+def of_format(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    """Let all tables be of a format."""
+    found = SimpleNamespace(provider=provider)
+    for module in (dropped, lakekeeper_opening):
+        name = "resolve_name" if module is dropped else "resolve"
+        monkeypatch.setattr(module, name, lambda _spark, _name: found)
+
+
+NAMES = ["t__lakekeeper_trash_1", "u__lakekeeper_trash_2_forced"]
+
+
+def test_a_table_of_a_format_without_adapter_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    """It stayed forever, even a forced one, and every call on its namespace raised."""
+    of_format(monkeypatch, "parquet")
+    gone = dropped.empty_dropped(session(statements, NAMES), "ice.db", clock=after_days(8))
+    assert [(each.name, each.files_stay) for each in gone] == [("ice.db.t", ""), ("ice.db.u", "")]
+    assert statements[1:] == [f"DROP TABLE ice.db.{name} PURGE" for name in NAMES]
+
+
+@pytest.mark.parametrize("provider", ["delta", "iceberg"])
+def test_a_table_whose_adapter_is_only_not_installed_is_kept(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str], nothing_installed: None, provider: str
+) -> None:
+    """Only the adapter knows whether others need its files."""
+    of_format(monkeypatch, provider)
+    with pytest.raises(AdapterError, match=f"no adapter for format '{provider}' is installed"):
+        dropped.empty_dropped(session(statements, NAMES), "ice.db", clock=after_days(8))
+    assert not any(text.startswith("DROP") for text in statements)
+
+
+def test_a_table_whose_trash_cannot_be_opened_for_want_of_an_adapter_is_kept(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+) -> None:
+    opening(monkeypatch, "__", AdapterError("no adapter for format 'delta' is installed", missing="delta"))
+    with pytest.raises(AdapterError, match="no adapter for format 'delta' is installed"):
+        dropped.empty_dropped(session(statements, NAMES), "ice.db", clock=after_days(8))
+    assert not any(text.startswith("DROP") for text in statements)
 
 
 def test_a_table_that_cannot_be_dropped_stops_no_other(

@@ -89,14 +89,14 @@ def _passes(
         service = _Service(setup, spark, settings, memory, pages.watched, pages.watch, alerts, backoffs, lane)
         while True:
             code, whole = service.one_pass(stopped.is_set, dry_run=dry_run)
-            if not whole:
+            if not whole and stopped.is_set():
                 return INTERRUPTED
-            if code and not once and has_ended(spark):
+            if not whole or (code and not once and has_ended(spark)):
                 say(
                     "lakekeeper auto: Spark has ended, so that every further pass would fail; start it again",
                     err=True,
                 )
-                return code
+                return code or 1
             if once or stopped.wait(settings.pause_seconds):
                 return code
 
@@ -130,6 +130,7 @@ class _Service:
                     stopping=stopping,
                     backoffs=self.backoffs,
                     memory=self.memory,
+                    over=lambda: has_ended(self.spark),
                     watch=self.watch,
                     lane=self.lane,
                 )
@@ -145,7 +146,7 @@ class _Service:
             say(f"lakekeeper auto: {text}", err=True)
             return 1, True
         self.watched.ended(report)
-        if not dry_run:
+        if not dry_run and not has_ended(self.spark):  # else what failed, failed with Spark
             self.alerts.after(report)
         typer.echo(report.to_json())
         if not setup.silent and not setup.as_json:

@@ -17,12 +17,11 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timezone, tzinfo
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
@@ -33,6 +32,7 @@ from lakekeeper.core.workload.plan_scans import (
     scan_of,
     scans_table,
     sightings,
+    zone_of,
 )
 from lakekeeper.core.workload.workload import Scan, Workload, collect
 from lakekeeper.errors import OptionError
@@ -77,16 +77,14 @@ def read_workloads(
     for path in paths:
         if (kept := _kept(Path(path))) is not None:
             for each in scans.values():
-                each.extend(kept.scans)
+                _add(each, kept.scans)
             seen += [kept.start_ms, kept.end_ms]
             continue
         for parts in _applications(_logs(Path(path))):
-            reader = _Reader(known)
+            reader = _Reader(known, scans)
             for log in parts:
                 reader.read(log)
             reader.end()
-            for table, found in reader.scans.items():
-                scans[table] += found
             seen += reader.seen
     window = {"start_ms": min(seen), "end_ms": max(seen)} if seen else {}
     source = ", ".join(map(str, paths))
@@ -96,12 +94,13 @@ def read_workloads(
     }
 
 
-def zone_of(name: str) -> tzinfo:
-    """A zone by its name; UTC for one that this machine does not know."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        return timezone.utc
+def _add(scans: list[Scan], found: Iterable[Scan]) -> None:
+    """Add scans in bounded memory: the oldest become one, which has their weight until ``newest`` shares it out."""
+    scans += found
+    if len(scans) > 2 * MOST_SCANS:
+        scans.sort(key=lambda scan: scan.at_ms)
+        old = scans[:-MOST_SCANS]
+        scans[:-MOST_SCANS] = [replace(old[0], weight=sum(scan.weight for scan in old))]
 
 
 def _kept(path: Path) -> Workload | None:
@@ -241,15 +240,17 @@ class _Query:
 
 
 class _Reader:
-    """Follows the events of one log, for tables by their names."""
+    """Follows the events of one log, for tables by their names; ``scans`` receives those of each table.
 
-    def __init__(self, tables: Mapping[str, frozenset[str]]) -> None:
-        self._tables = tables
+    ``seen`` are the earliest and the latest time of its queries.
+    """
+
+    def __init__(self, tables: Mapping[str, frozenset[str]], scans: Mapping[str, list[Scan]]) -> None:
+        self._tables, self._scans = tables, scans
         self._names = frozenset[str]().union(*tables.values())
         self._queries: dict[int, _Query] = {}
         self._stages: dict[int, int] = {}
         self._zone: tzinfo = timezone.utc
-        self.scans: dict[str, list[Scan]] = {table: [] for table in tables}
         self.seen: list[int] = []
 
     def read(self, path: Path) -> None:
@@ -286,7 +287,7 @@ class _Reader:
             if query is not None:
                 query.metrics.update({int(i): int(value) for i, value in event["accumUpdates"]})
         elif simple == "SparkListenerSQLExecutionEnd":
-            self.seen.append(int(event["time"]))
+            self._see(int(event["time"]))
             self._end(event["executionId"])
         elif simple == "SparkListenerJobStart":
             execution = (event.get("Properties") or {}).get("spark.sql.execution.id")
@@ -295,8 +296,11 @@ class _Reader:
         else:
             self._task(event)
 
+    def _see(self, at_ms: int) -> None:
+        self.seen = [min([at_ms, *self.seen]), max([at_ms, *self.seen])]
+
     def _start(self, event: dict[str, Any]) -> None:
-        self.seen.append(int(event["time"]))
+        self._see(int(event["time"]))
         if ours(str(event.get("description", ""))):
             return
         scans = list(sightings(event["sparkPlanInfo"], self._zone))
@@ -322,7 +326,7 @@ class _Reader:
                 found = scan_of(scan, query.at_ms, query.metrics, _taken(query) if alone else None)
                 for table, names in self._tables.items():
                     if scans_table(scan, names):
-                        self.scans[table].append(found)
+                        _add(self._scans[table], (found,))
 
 
 def _taken(query: _Query) -> tuple[int, float]:

@@ -127,11 +127,13 @@ class Application:
             plain = _carry_out(self._spark, call, report_phase)
             used = core_seconds(self._spark, list(runs)) if runs else 0.0
             self._answers.say(id=number, report=plain, core_seconds=used)
-        except Exception as error:  # of the table, the catalog or the cluster: the service reports it
+        except BaseException as error:  # of the table, the catalog or the cluster: the service reports it
             over = not self._ending and has_ended(self._spark)
             self._answers.say(id=number, error=reason(error), over=over)
             if over:  # the JVM died, or the master removed the application: the next task needs another one
                 os._exit(1)
+            if not isinstance(error, Exception):  # the service would have waited for an answer forever
+                raise
 
     def _set(self, confs: Mapping[str, str]) -> None:
         """Set the confs of the service, which may have changed since this process started."""

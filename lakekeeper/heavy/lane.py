@@ -59,6 +59,8 @@ class Lane:
         self._named = f"the Spark application of heavy tasks (spark.lakekeeper.heavy.master={master})"
         self._start, self._idle = start, idle_seconds
         self._lock = threading.Lock()
+        self._starting = threading.Lock()  # held during a start, which takes minutes; taken before the other
+        self._closed = False
         self._process: HeavyProcess | None = None
         self._leaving: HeavyProcess | None = None
         self._busy = 0
@@ -76,11 +78,6 @@ class Lane:
     def cores(self) -> int:
         """The executor cores of the last application; 1 before the first."""
         return self._cores
-
-    @property
-    def running(self) -> bool:
-        """Whether an application is running now."""
-        return self._process is not None and self._process.running
 
     def run(self, call: HeavyCall, observer: Observer | None) -> dict[str, Any]:
         """Carry out a task; its report as plain data. Raises HeavyError if the task or the application fails."""
@@ -102,8 +99,9 @@ class Lane:
         return None if not known or None in known else sum(filter(None, known))
 
     def close(self) -> None:
-        """End the application; a task that runs in it is cancelled."""
+        """End the application; a task that runs in it is cancelled. One that is starting ends once it has started."""
         with self._lock:
+            self._closed = True
             process, self._process = self._process, None
             grace = _BUSY_GRACE_S if self._busy else _IDLE_GRACE_S
             self._stop_timer()
@@ -114,17 +112,34 @@ class Lane:
             leaving.end(_IDLE_GRACE_S)
 
     def _begin(self, call: HeavyCall) -> HeavyProcess:
-        with self._lock:
-            self._stop_timer()
-            if self._process is None or not self._process.running:
-                try:
-                    self._process = self._start()
-                except HeavyError as error:
-                    raise NotStarted(call.table, f"{self._named} did not start: {error}") from error
-                self._cores = int(self._process.info.get("cores", 1))
-                _LOG.info("started the application of heavy tasks %s", self._process.info.get("application"))
-            self._busy += 1
-            return self._process
+        """The application, busy with one more task; it is started if none runs."""
+        with self._starting:
+            with self._lock:
+                self._stop_timer()
+                if self._process is not None and self._process.running:
+                    self._busy += 1
+                    return self._process
+            started = self._started(call)
+            with self._lock:
+                if not self._closed:
+                    self._process, self._cores = started, int(started.info.get("cores", 1))
+                    self._busy += 1
+                    return started
+        started.end(_IDLE_GRACE_S)
+        raise self._closed_for(call)
+
+    def _started(self, call: HeavyCall) -> HeavyProcess:
+        if self._closed:
+            raise self._closed_for(call)
+        try:
+            started = self._start()
+        except HeavyError as error:
+            raise NotStarted(call.table, f"{self._named} did not start: {error}") from error
+        _LOG.info("started the application of heavy tasks %s", started.info.get("application"))
+        return started
+
+    def _closed_for(self, call: HeavyCall) -> NotStarted:
+        return NotStarted(call.table, f"{self._named} did not start: the service has stopped")
 
     def _converse(self, process: HeavyProcess, call: HeavyCall, observer: Observer | None) -> dict[str, Any]:
         talk, runs = process.ask(call.to_dict()), set()

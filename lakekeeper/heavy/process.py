@@ -67,11 +67,6 @@ class HeavyProcess:
         """Whether the process is running and has not closed its output."""
         return not self._ended and self._process.poll() is None
 
-    @property
-    def process_id(self) -> int:
-        """The id of the process."""
-        return self._process.pid
-
     def _start(self, first: _Message, start_seconds: float) -> _Message:
         try:
             self._write(first)

@@ -48,11 +48,6 @@ LINES: tuple[Line, ...] = (
 NEWEST = LINES[0]
 
 
-def tested_sparks() -> tuple[str, ...]:
-    """The releases of Spark that are tested, newest first."""
-    return tuple(line.spark for line in LINES)
-
-
 def line_of(version: str) -> Line | None:
     """The release line of a version of Spark such as ``4.0.1``; None if it is not one of `LINES`."""
     name = ".".join(version.split(".")[:2])

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timezone, tzinfo
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakekeeper.core.workload.plan_scans import (
     BYTES,
@@ -28,6 +27,7 @@ from lakekeeper.core.workload.plan_scans import (
     scan_of,
     scans_table,
     sightings,
+    zone_of,
 )
 from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.errors import reason
@@ -79,7 +79,7 @@ class Listening:
         listen_for_callbacks(self._jvm)
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
         self._mapper.registerModule(self._jvm.object("com.fasterxml.jackson.module.scala.DefaultScalaModule"))
-        self._zone = _zone(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
+        self._zone = zone_of(str(self._jvm.view.java.util.TimeZone.getDefault().getID()))
         # Java gets a new proxy each time a Python object is passed to it, and listeners are unregistered by identity:
         # only an object returned by the JVM itself is the same object in both calls.
         held = self._jvm.view.java.util.ArrayList()
@@ -169,13 +169,6 @@ class _Listener(JavaObject):
 
     def onFailure(self, _name: str, _execution: Any, _error: Any) -> None:  # noqa: N802  # Spark calls it by this name
         """Ignore a failed query: what it has read is unknown."""
-
-
-def _zone(name: str) -> tzinfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):  # Java's own names, such as GMT+02:00
-        return timezone.utc
 
 
 def _now_ms() -> int:

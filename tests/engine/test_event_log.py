@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from lakekeeper.core.workload.plan_scans import FILES, sightings
-from lakekeeper.core.workload.workload import Span, Workload
+from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
+from lakekeeper.engine import event_log
 from lakekeeper.engine.event_log import read_workload, read_workloads
 from lakekeeper.errors import OptionError
 from tests.linear import assert_linear
@@ -115,6 +116,33 @@ def test_tables_read_together_get_the_same_workloads_as_alone(tmp_path: Path) ->
     for table, names in tables.items():
         assert together[table].to_json() == read_workload([tmp_path / "app"], table, names).to_json()
     assert [len(together[table]) for table in tables] == [2, 1, 0]
+
+
+def test_a_long_log_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest scans stay, with the weight of all and the window of all."""
+    times = [5000, 1000, 4000, 4000, 2000, 9000, 3000, 8000, 7000, 6000, 1500, 2500]
+    paths = [tmp_path / "one", tmp_path / "two", tmp_path / "saved.json"]
+    for path, first in ((paths[0], 0), (paths[1], 6)):
+        queries = [
+            query(number, plan(scan(f"[EqualTo(k,{number})]")), at=times[number])
+            for number in range(first, first + 6)
+        ]
+        path.write_bytes(log(*(event for each in queries for event in each)))
+    paths[2].write_text(read_workload(paths[:1], "db.t", DELTA).to_json())
+    whole = read_workload(paths, "db.t", DELTA)
+    most: list[int] = []
+
+    def collected(table: str, scans: list[Scan], **window: Any) -> Workload:
+        most.append(len(scans))
+        return collect(table, scans, **window)
+
+    monkeypatch.setattr(event_log, "collect", collected)
+    monkeypatch.setattr(event_log, "MOST_SCANS", 2)
+    read = read_workload(paths, "db.t", DELTA)
+    assert most[0] <= 4
+    assert len(whole) == 18
+    assert read == whole.newest(2)
+    assert sum(each.weight for each in read.scans) == 18
 
 
 def test_lakekeepers_own_reads_are_not_queries(tmp_path: Path) -> None:

@@ -23,7 +23,10 @@ def started() -> list[HeavyProcess]:
 
 @pytest.fixture
 def lane(started: list[HeavyProcess]) -> Iterator[Callable[..., Lane]]:
-    """Makes lanes, by how their application starts and after how many idle seconds it ends."""
+    """Makes lanes, by how their application starts and after how many idle seconds it ends.
+
+    ``before`` is called before each start.
+    """
     made: list[Lane] = []
 
     def make(
@@ -31,10 +34,12 @@ def lane(started: list[HeavyProcess]) -> Iterator[Callable[..., Lane]]:
         idle_seconds: float = 600.0,
         start_seconds: float = 60.0,
         silent_seconds: float = 600.0,
+        before: Callable[[], object] = lambda: None,
     ) -> Lane:
         path = os.pathsep.join([str(_HOME), str(_HOME / "adapters")])
 
         def process() -> HeavyProcess:
+            before()
             found = HeavyProcess(
                 [sys.executable, "-m", "tests.heavy.stand_in", start],
                 {**os.environ, "PYTHONPATH": path},

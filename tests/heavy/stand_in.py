@@ -52,7 +52,7 @@ def main(start: str) -> None:
     if start == "die":
         sys.exit(3)
     if start == "deaf":
-        say(ready={"application": "app-1", "cores": 4})
+        say(ready={"application": f"app-{os.getpid()}", "cores": 4})
         time.sleep(600)
     if start == "ready":
         say(ready={"application": f"app-{os.getpid()}", "cores": 4})

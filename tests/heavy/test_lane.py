@@ -20,9 +20,13 @@ from tests.faults.processes import gone
 Lanes = Callable[..., Lane]
 
 
+def pid(process: HeavyProcess) -> int:
+    return int(process.info["application"].removeprefix("app-"))
+
+
 def test_nothing_is_started_before_the_first_task(lane: Lanes, started: list[HeavyProcess]) -> None:
-    with lane() as idle:
-        assert not idle.running
+    with lane():
+        pass
     assert started == []
 
 
@@ -45,7 +49,7 @@ def test_tasks_of_several_threads_share_one_process(lane: Lanes, started: list[H
     with ThreadPoolExecutor(8) as pool:
         reports = list(pool.map(lambda name: opened.run(HeavyCall(name, "compact"), None), names))
     assert [report["table"] for report in reports] == names
-    assert {report["rounds"] for report in reports} == {started[0].process_id}
+    assert {report["rounds"] for report in reports} == {pid(started[0])}
     assert len(started) == 1
 
 
@@ -56,7 +60,7 @@ def test_an_idle_process_ends_and_the_next_task_starts_another(
     first = opened.run(HeavyCall("t", "compact"), None)["rounds"]
     assert gone(first)
     assert opened.run(HeavyCall("t", "compact"), None)["rounds"] != first
-    assert gone(started[1].process_id)
+    assert gone(pid(started[1]))
 
 
 def test_an_idle_process_has_ended_when_the_lane_is_closed(lane: Lanes, started: list[HeavyProcess]) -> None:
@@ -98,7 +102,7 @@ def test_a_process_that_died_between_two_tasks_is_replaced(lane: Lanes, started:
     opened = lane()
     opened.run(HeavyCall("t", "compact"), None)
     started[0].end(0)
-    assert opened.run(HeavyCall("t", "compact"), None)["rounds"] == started[1].process_id
+    assert opened.run(HeavyCall("t", "compact"), None)["rounds"] == pid(started[1])
 
 
 def test_an_error_of_the_task_is_the_error_of_the_call(lane: Lanes, started: list[HeavyProcess]) -> None:
@@ -140,7 +144,7 @@ def test_an_observer_that_raises_ends_the_task_and_its_process(
 
     with pytest.raises(KeyboardInterrupt):
         lane().run(HeavyCall("t", "hang"), halt)
-    assert not started[0].running or gone(started[0].process_id)
+    assert not started[0].running or gone(pid(started[0]))
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,53 @@ def test_a_process_that_no_answer_can_come_from_is_replaced(
     opened = lane(start, silent_seconds=0.2 if "garble" not in call.verb else 600.0)
     with pytest.raises(HeavyError, match=f"^t: .* is gone: .*{said}"):
         opened.run(call, None)
-    assert gone(started[0].process_id)
-    assert not opened.running
+    assert gone(pid(started[0]))
+
+
+class Starting:
+    """Holds up the start of an application until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.let = Event(), Event()
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.let.wait(60)
+
+
+def test_an_application_that_is_starting_holds_up_no_light_task(
+    lane: Lanes, started: list[HeavyProcess]
+) -> None:
+    """A pass asks for the core-seconds of each task; it waited for up to heavy.start-timeout."""
+    starting = Starting()
+    opened = lane(before=starting)
+    with ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(opened.run, HeavyCall(f"t{number}", "compact"), None) for number in range(2)]
+        try:
+            assert starting.begun.wait(60)
+            assert pool.submit(opened.core_seconds, {"run-1"}).result(30) is None
+        finally:
+            starting.let.set()
+        assert {task.result()["rounds"] for task in tasks} == {pid(started[0])}
+    assert len(started) == 1
+
+
+def test_an_application_that_is_starting_when_the_lane_is_closed_ends(
+    lane: Lanes, started: list[HeavyProcess]
+) -> None:
+    starting = Starting()
+    opened = lane(before=starting)
+    with ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(opened.run, HeavyCall(f"t{number}", "compact"), None) for number in range(2)]
+        try:
+            assert starting.begun.wait(60)
+            pool.submit(opened.close).result(30)
+        finally:
+            starting.let.set()
+        for number, task in enumerate(tasks):
+            with pytest.raises(HeavyError, match=f"^t{number}: .* did not start: the service has stopped$"):
+                task.result()
+    assert [gone(pid(each)) for each in started] == [True], "the second task starts none"
 
 
 def test_a_process_that_reads_nothing_is_ended_too(started: list[HeavyProcess], lane: Lanes) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from lakekeeper.errors import AdapterError
-from lakekeeper.spark import lines
 from lakekeeper.spark.library_versions import require_tested, versions_in_session
 from lakekeeper.spark.lines import LINES, line_of, nearest_line, required_line
 from lakekeeper.spark.shims.hashed_numbers import hashed_to, murmur3
@@ -57,7 +56,7 @@ def test_the_page_names_the_versions_of_the_table() -> None:
         row[0]: row[1:]
         for row in re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([^|]+) \|", page, re.MULTILINE)
     }
-    assert tuple(rows) == lines.tested_sparks()
+    assert tuple(rows) == tuple(line.spark for line in LINES)
     for line in LINES:
         scala, delta, iceberg = rows[line.spark]
         assert (scala, delta) == (line.scala, line.version("delta"))

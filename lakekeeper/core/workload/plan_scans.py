@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.core.workload.filter_parser import iceberg_filters, printed_expressions, pushed_filters
@@ -39,6 +40,14 @@ class Sighting:
     names: tuple[str, ...]
     meaning: Meaning
     metrics: Mapping[str, int]
+
+
+def zone_of(name: str) -> tzinfo:
+    """A JVM's time zone by its name; UTC for one that this machine does not know, such as Java's ``GMT+02:00``."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return timezone.utc
 
 
 def sightings(node: Mapping[str, Any], zone: tzinfo = timezone.utc) -> Iterator[Sighting]:

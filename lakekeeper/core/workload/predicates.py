@@ -10,7 +10,7 @@ numbers are compared as numbers or as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import product
@@ -151,8 +151,3 @@ def _least(one: Any, other: Any) -> bool:
         return float(one) <= float(other)
     except (TypeError, ValueError, OverflowError):
         return str(one) <= str(other)
-
-
-def known_columns(filters: Mapping[str, tuple[Span, ...]]) -> tuple[str, ...]:
-    """The columns for which the filters exclude some value."""
-    return tuple(c for c, found in filters.items() if not any(s.whole for s in found))
