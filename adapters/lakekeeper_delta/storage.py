@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 
+from lakekeeper.core.model.run_name import is_restore_id
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Ref, Version, Versions
@@ -94,8 +95,12 @@ class DeltaStorage:
             )
 
     def sinks(self) -> Sequence[SinkCommit]:
-        """The ``txn`` actions of the newest state. No version has to be kept for them: each new state repeats them."""
+        """The ``txn`` actions of the newest state. No version has to be kept for them: each new state repeats them.
+
+        Restores record such an action too, to be committed once (see ``restore``); they are no streams.
+        """
         with self._answering("its transactions"):
+            txns = self._log.jvm.python_list(self.newest().snapshot.setTransactions())
             return [
                 SinkCommit(
                     sink=f"Delta application {txn.appId()}",
@@ -103,7 +108,8 @@ class DeltaStorage:
                     version=None,
                     at_ms=int(txn.lastUpdated().get()) if txn.lastUpdated().isDefined() else None,
                 )
-                for txn in self._log.jvm.python_list(self.newest().snapshot.setTransactions())
+                for txn in txns
+                if not is_restore_id(str(txn.appId()))
             ]
 
     def garbage(

@@ -39,6 +39,9 @@ _LOST_RACE = (
     "ValidationException",
     "ValidationFailureException",
 )
+_BUSY = "SQLITE_BUSY"  # of a JDBC catalog in SQLite that waits for another writer: nothing was written
+UNKNOWN_STATE = "CommitStateUnknownException"
+"""The error by which a catalog says that it does not know whether it has committed."""
 # Catalog errors that prove that nothing was committed.
 _REFUSED = (
     "ForbiddenException",
@@ -373,9 +376,9 @@ def certain_failure(name: str, error: Exception) -> tuple[bool, str]:
     Raises Unknown for any other error.
     """
     kinds, text = kinds_of_error(error), _text(error)
-    lost = any(kind in _LOST_RACE for kind in kinds) or "SQLITE_BUSY" in text
+    lost = is_lost_race(error)
     refused = any(kind in _REFUSED for kind in kinds)
-    if "CommitStateUnknownException" in kinds or not (lost or refused):
+    if UNKNOWN_STATE in kinds or not (lost or refused):
         raise Unknown(f"{name}: {text}") from error
     return lost, text
 
@@ -419,14 +422,15 @@ def remove_manifests(table: Any, made: Any, *, keep: bool) -> None:
 
 def is_lost_race(error: BaseException) -> bool:
     """Whether the error reports a lost race and proves that nothing was committed."""
-    kinds = [name.rpartition(".")[2] for name, _ in causes(error)]
-    return "CommitStateUnknownException" not in kinds and any(kind in _LOST_RACE for kind in kinds)
+    kinds = kinds_of_error(error)
+    lost = any(kind in _LOST_RACE for kind in kinds) or _BUSY in _text(error)
+    return lost and UNKNOWN_STATE not in kinds
 
 
-def kinds_of_error(error: Exception) -> list[str]:
+def kinds_of_error(error: BaseException) -> list[str]:
     """The simple names of the classes of an error and of its causes."""
     return [name.rpartition(".")[2] for name, _ in causes(error)]
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     return reason(error)

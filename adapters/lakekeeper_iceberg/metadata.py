@@ -7,15 +7,17 @@ from typing import Any
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.errors import Conflict, Rejected, Unknown, reason
+from lakekeeper.errors import CommitError, Conflict, Rejected, Unknown, reason
+from lakekeeper.spark.jvm import causes
 from lakekeeper.spi.storage import MetadataChange
-from lakekeeper_iceberg.commit import is_lost_race
+from lakekeeper_iceberg.commit import UNKNOWN_STATE, certain_failure, kinds_of_error
 from lakekeeper_iceberg.native import Iceberg
 
 _TARGET = "commit.manifest.target-size-bytes"
 _USUAL = 8 << 20
 WORTH = 2
 """Manifests are rewritten if there are at least this many times the number that their bytes need."""
+_OF_SPARK = ("org.apache.spark.", "pyspark.")
 
 _NOT_DUE = "{before:count manifest}, not worth rewriting into {after}"
 _OVER_HTTP = "{before:count manifest} kept: Iceberg's rewrite of manifests is not safe over HTTP"
@@ -82,9 +84,23 @@ def _rewritten(jvm: Iceberg, table: Any, name: str, spec: int) -> tuple[int, int
     try:
         done = action.rewriteManifests(table).specId(spec).execute()
     except Exception as error:
-        if is_lost_race(error):
-            raise Conflict(f"{name}: the manifests were not rewritten: {reason(error)}") from error
-        kind = Unknown if "CommitStateUnknownException" in str(error) else Rejected
-        raise kind(f"{name}: the manifests were not rewritten: {reason(error)}") from error
+        raise _failure(name, error) from error
     table.refresh()
     return len(list(done.rewrittenManifests())), len(list(done.addedManifests()))
+
+
+def _failure(name: str, error: Exception) -> CommitError:
+    """Conflict or Rejected where nothing was committed, else Unknown: a catalog may answer no more once it has swapped.
+
+    The manifests are written by Spark jobs before the commit; no catalog's error comes from Spark.
+    """
+    kinds = [kind for kind, _ in causes(error)]
+    of_job = any(kind.startswith(_OF_SPARK) for kind in kinds) and UNKNOWN_STATE not in kinds_of_error(error)
+    try:
+        lost, text = (False, reason(error)) if of_job else certain_failure(name, error)
+    except Unknown:
+        return Unknown(
+            f"{name}: whether the manifests were rewritten is not known ({reason(error)}). Look for a snapshot of the "
+            "operation 'replace' in the table's history"
+        )
+    return (Conflict if lost else Rejected)(f"{name}: the manifests were not rewritten: {text}")

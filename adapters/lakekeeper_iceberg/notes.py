@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -96,8 +97,13 @@ class IcebergNotes:
                 return
             system = self._renames(place)
             if system:
-                self._overwrite(aside, text)
-                self._rename_over(system, aside, place)
+                try:
+                    self._overwrite(aside, text)
+                    self._rename_over(system, aside, place)
+                except BaseException:
+                    with suppress(Exception):  # the first error says more
+                        system.delete(self._path(aside), False)
+                    raise
             else:
                 repeated_if_refused(lambda: self._overwrite(place, text))
         except Exception as error:

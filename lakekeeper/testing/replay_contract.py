@@ -13,6 +13,7 @@ from lakekeeper.core.planning.rebase import Dropped, Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.committer import Committer, Landed
+from lakekeeper.engine.state.leases import registered_run
 from lakekeeper.spi import Adapter, Commit
 from lakekeeper.testing.harness import (
     Harness,
@@ -38,8 +39,12 @@ DELETES = {
 def commit(harness: Harness, adapter: Adapter[Any], made: Rewrite, snapshot: Snapshot) -> Landed:
     """What the engine does with a rewrite: rebase, replay, commit."""
     events = Events(adapter.table, "contract")
-    committer = Committer(adapter, harness.runner, snapshot, "contract-1", _OPTIONS, events, Clock())
-    return committer.commit([made])
+    run_id, clock, timeout_ms = "contract-1", Clock(), _OPTIONS.vacuum.lease_timeout_ms
+    with registered_run(adapter, run_id, snapshot, clock, timeout_ms) as registration:
+        committer = Committer(
+            adapter, harness.runner, snapshot, run_id, _OPTIONS, events, clock, registration
+        )
+        return committer.commit([made])
 
 
 class ReplayContract(Selected):

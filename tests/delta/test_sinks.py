@@ -39,3 +39,16 @@ def test_a_transaction_id_survives_vacuum_and_checkpoints(spark: SparkSession, t
     before = spark.table(scene.sql).count()
     write_once(scene)
     assert spark.table(scene.sql).count() == before == 22
+
+
+def test_a_restore_of_dropped_rows_is_no_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Its transaction, by which it is committed once, ended the grace of orphans that were written later."""
+    scene = Scene(spark, tmp_path / "t")
+    scene.run("CREATE TABLE {t} (k INT, v STRING) USING delta", "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    opened = table(spark, scene.sql)
+    opened.drop_partition("k = 1")
+    (entry,) = opened.trash()
+    opened.restore(entry.name)
+    assert opened.streams().streams == ()
+    write_once(scene)
+    assert [stream.sink for stream in opened.streams().streams] == [f"Delta application {APP}"]

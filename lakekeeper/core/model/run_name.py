@@ -1,4 +1,4 @@
-"""Runs by name: the id of one commit, or of the operation that made several."""
+"""Runs by name: the id of one commit, or of the operation that made several; and the ids of restores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import re
 from dataclasses import dataclass
 
 _RUN = re.compile(r"([0-9a-z]{1,32})(?:-([0-9a-z]{1,9}))?")
+_RESTORE = re.compile(r"[0-9a-f]{16}-restore")
+
+
+def restore_id(entry: str) -> str:
+    """The run id of the commit that restores an entry of the trash: the same each time, so that it is recognized."""
+    return f"{entry}-restore"
+
+
+def is_restore_id(text: str) -> bool:
+    """Whether the text is the run id of a restore: that of an entry of a dropped partition, as its drop names it."""
+    return _RESTORE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

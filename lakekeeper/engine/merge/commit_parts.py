@@ -28,11 +28,11 @@ class Parts:
     """The finished groups that wait for their commit. ``bytes_each`` are input bytes; None: one commit at the end."""
 
     bytes_each: int | None
-    registration: Registration | None = None
+    registration: Registration
     ready: list[Rewrite] = field(default_factory=list)
 
     @classmethod
-    def of(cls, plan: Plan, options: Options, registration: Registration | None) -> Parts:
+    def of(cls, plan: Plan, options: Options, registration: Registration) -> Parts:
         """Parts of equal input bytes, as many as the options allow."""
         wanted = -(-plan.input_bytes // options.commit.bytes_per_commit)
         most = min(options.commit.max_commits, len(plan.tasks), wanted)
@@ -42,7 +42,7 @@ class Parts:
         """Whether to commit the groups that are ready now, although others still run."""
         if not self.ready:
             return False
-        if self.registration and self.registration.left_ms() * _SOON < self.registration.intent.timeout_ms:
+        if self.registration.left_ms() * _SOON < self.registration.intent.timeout_ms:
             return True
         return self.bytes_each is not None and sum(r.task.input_bytes for r in self.ready) >= self.bytes_each
 

@@ -62,7 +62,7 @@ class Committer:
     options: Options
     events: Events
     clock: Clock
-    registration: Registration | None = None
+    registration: Registration
     began_ms: int | None = None
     dropped: list[Dropped] = field(default_factory=list)
     replays: int = 0
@@ -146,8 +146,7 @@ class Committer:
         written = [p for r in self.pending for p in (*(output.path for output in r.outputs), *r.extra)]
 
         def ready() -> None:
-            if self.registration:
-                self.registration.require()
+            self.registration.require()
             require_written(self.adapter, written, self.clock)
 
         def send() -> Commit:
@@ -160,7 +159,7 @@ class Committer:
         sorted_out = rebase(pending, changes)
         if not sorted_out.replay and not sorted_out.drop:
             return tuple(pending)
-        if sorted_out.replay and self.registration:
+        if sorted_out.replay:
             self.registration.renew()  # a replay writes files: Rejected where that is too late
         replayer = Replayer(self.adapter, self.runner, self.run_id, self.snapshot, self.options)
         became: dict[str, Rewrite | Dropped] = {lost.rewrite.task.id: lost for lost in sorted_out.drop}

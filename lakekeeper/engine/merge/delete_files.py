@@ -4,10 +4,10 @@
                                                 ├─ Conflict ─► look again, try again (bounded)
                                                 └─ Unknown  ─► look for our run id
 
-Tidying removes delete files that no longer apply to any row and merges small ones. It is a commit of its own and
-changes no row. An error before it was sent, or a refusal, is tried again. If the tidying fails after the rewrites were
-committed, whatever the error, these remain valid, so the report gives the reason; if nothing was committed before it,
-the error is raised.
+Tidying removes delete files that no longer apply to any row and merges small ones. It is a commit of its own, which
+changes no row and, like every other, waits for a gap between users' commits. An error before it was sent, or a refusal,
+is tried again. If the tidying fails after the rewrites were committed, whatever the error, these remain valid, so the
+report gives the reason; if nothing was committed before it, the error is raised.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.planning.rebase import EARLIER_MS, Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted
@@ -118,7 +119,15 @@ class _Tidying:
         snapshot = first
 
         def attempt() -> Tidied:
+            nonlocal snapshot
             self.events.emit("before_commit", attempt=self.loop.lost, rewrites=0)
+            seen = self._in_a_gap(first)
+            landed = seen.landed(self.run_id) if seen else None
+            if landed is not None:
+                return Tidied(landed)
+            if self.loop.lost or (seen and seen.version != snapshot.version):
+                # The whole table: a delete that dangles in a part may apply elsewhere.
+                snapshot = retried(self.session.snapshot, self.clock)
             return sent(send, self.adapter.table, self.clock, registration.require)
 
         def send() -> Tidied:
@@ -126,20 +135,11 @@ class _Tidying:
 
         def after(lost: Conflict) -> Tidied | Retry:
             try:
-                changes = retried(lambda: self.adapter.changes_since(snapshot), self.clock)
+                landed = self._changes(first).landed(self.run_id)
             except Exception as error:
                 # A catalog may apply a commit and report that it lost; only the log shows that.
                 raise self._unknown(lost) from error
-            landed = changes.landed(self.run_id)
-            if landed is not None:
-                return Tidied(landed)
-            self.quiet.passed(changes)
-            return Retry(resume=look_again)
-
-        def look_again() -> None:
-            nonlocal snapshot
-            # The whole table: a delete that dangles in a part may apply elsewhere.
-            snapshot = retried(self.session.snapshot, self.clock)
+            return Retry() if landed is None else Tidied(landed)
 
         def settle(doubt: Unknown) -> Tidied:
             landed = settled_version(self.adapter, snapshot, self.run_id, self.clock)
@@ -148,6 +148,30 @@ class _Tidying:
             return Tidied(landed)  # the log may not record the number of files
 
         return self._done(self.loop.run(attempt, after, settle))
+
+    def _in_a_gap(self, first: Snapshot) -> Changes | None:
+        """The changes since ``first``, at a time between users' statements; None where no writer is expected.
+
+        Whether one is, the snapshot shows, by when rows were last added or deleted: a quiet time costs no further read
+        of the log. An attempt that lost has met a writer.
+        """
+        recent = max(self.quiet.window_ms, EARLIER_MS)
+        busy = bool((self.clock.now_ms() - first.commits_ms[-1:] < recent).any())
+        if self.quiet.window_ms <= 0 or not (busy or self.loop.lost):
+            return None
+        while True:
+            try:
+                changes = self.quiet.look(lambda: self._changes(first))
+            except Exception as error:
+                if not self.loop.lost:
+                    raise  # nothing was sent
+                raise self._unknown(error) from error
+            landed = changes.landed(self.run_id) is not None
+            if landed or self.loop.out_of_time or self.quiet.passed(changes):
+                return changes
+
+    def _changes(self, first: Snapshot) -> Changes:
+        return retried(lambda: self.adapter.changes_since(first), self.clock)
 
     def _unknown(self, why: Exception) -> Unknown:
         return unknown_outcome(self.adapter.table, self.run_id, "the merge of delete files", why)

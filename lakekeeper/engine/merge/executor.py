@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from lakekeeper.engine.merge.quiet_window import Watch
 from lakekeeper.engine.retries import retried
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.engine.uncommitted import removed
-from lakekeeper.errors import OptionError, Unsupported, reason
+from lakekeeper.errors import AdapterError, OptionError, Unsupported, reason
 from lakekeeper.spi import Adapter, Runner
 
 if TYPE_CHECKING:
@@ -44,28 +45,32 @@ class Work:
 
     ``columnar`` allows columnar merges.
     ``watch`` names tasks that can no longer land; ``registration`` is the lease of the run while it writes, and its id
-    names the folder of the files.
+    names the folder of the files. ``stopped`` is set before the jobs of the run are cancelled.
     """
 
     adapter: Adapter[Any]
     runner: Runner[Any]
     events: Events
     run_id: str
-    watch: Watch | None = None
-    registration: Registration | None = None
+    watch: Watch
+    registration: Registration
     clock: Clock = field(default_factory=Clock)
     columnar: bool = False
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     @property
     def writer(self) -> str:
         """The run id in whose folder files are written."""
-        if self.registration is None:
-            raise AssertionError("files are written by registered runs only")
         return self.registration.intent.run_id
 
     def lost(self, task: MergeTask, *, at_once: bool = False) -> Reason | None:
-        """Why the task can no longer land (:meth:`Watch.lost`); None without a watch."""
-        return self.watch.lost(task, at_once=at_once) if self.watch else None
+        """Why the task can no longer land (:meth:`Watch.lost`)."""
+        return self.watch.lost(task, at_once=at_once)
+
+    def require_going(self) -> None:
+        """Raise CancelledError once the run is stopped: a job that begins after the cancellation may not see it."""
+        if self.stopped.is_set():
+            raise CancelledError(f"{self.adapter.table}: run {self.run_id} was stopped")
 
 
 class Execution:
@@ -96,6 +101,7 @@ class Execution:
         if stop is not None:
             for future in self._waiting:
                 future.cancel()
+            self._work.stopped.set()
             self._work.runner.cancel(self._work.run_id)
         self._pool.shutdown(wait=True)
         if stop is not None and not isinstance(stop, Halted):
@@ -138,8 +144,7 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
     """
     attempt = task
     for _ in range(_FINER_TRIES):
-        if work.registration:
-            work.registration.renew()
+        work.registration.renew()
         rewrite = _merged(work, attempt)
         over = _over(task, rewrite)
         if not over:
@@ -157,7 +162,7 @@ def _write(work: Work, task: MergeTask) -> Rewrite | Failed:
 
 def _discard(work: Work, rewrites: Sequence[Rewrite]) -> None:
     paths = [path for rewrite in rewrites for path in rewrite.paths]
-    if not removed(work.adapter, paths, lambda: work.adapter.discard(rewrites)) and work.registration:
+    if not removed(work.adapter, paths, lambda: work.adapter.discard(rewrites)):
         work.registration.clean = False
 
 
@@ -175,10 +180,15 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
     if isinstance(planned, Reason):
         return replace(_by_rows(work, task), by_rows=planned)
     _has_read(work, task)
+    work.require_going()
     try:
         written = work.runner.merge_files(planned)
+    except AdapterError:  # a damaged file, whose wrong values Spark would copy
+        raise
     # A worker died or cannot read a file: Spark reads the file, or reports why it cannot.
     except Exception as error:
+        if work.stopped.is_set():
+            raise  # it did not fail: it was cancelled
         written = Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause=reason(error))
     if isinstance(written, Reason):
         return replace(_by_rows(work, task, announced=True), by_rows=written)
@@ -186,6 +196,7 @@ def _merged(work: Work, task: MergeTask) -> Rewrite:
 
 
 def _by_rows(work: Work, task: MergeTask, *, announced: bool = False) -> Rewrite:
+    work.require_going()
     rows = _retried(work, task, lambda: work.adapter.read(task))
     if not announced:
         _has_read(work, task)
@@ -194,13 +205,12 @@ def _by_rows(work: Work, task: MergeTask, *, announced: bool = False) -> Rewrite
 
 def _retried(work: Work, task: MergeTask, read: Callable[[], T]) -> T:
     """A read of the task's inputs, until they are gone: formats report that as they report an outage."""
-    return retried(read, work.clock, hopeless=lambda: work.lost(task, at_once=True))
+    return retried(read, work.clock, hopeless=lambda: work.stopped.is_set() or work.lost(task, at_once=True))
 
 
 def _has_read(work: Work, task: MergeTask) -> None:
     work.events.emit("read", task=task.id, bytes=task.input_bytes)
-    if work.registration:
-        work.registration.renew()
+    work.registration.renew()
 
 
 def _over(task: MergeTask, rewrite: Rewrite) -> list[Output]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.report import DeleteReport
+from lakekeeper.core.model.run_name import restore_id
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
@@ -101,14 +102,16 @@ def drop_rows(
 def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
     """Update the trash to what the log shows of drops and restores; reads nothing if all of them are settled.
 
+    Several sessions may do so at once.
+
     Raises AdapterError or NotFound if the log or the storage does not respond.
     """
     settle_drops(adapter, options, now_ms)
-    for entry in trash_entries.entries(adapter).values():
+    for slot, entry in trash_entries.entries(adapter).items():
         if entry.state == RESTORING:
             changes = since(adapter, entry.since, entry)
             if changes is not None and changes.landed(restore_run(entry)) is not None:
-                trash_entries.forget(adapter, entry.name)
+                trash_entries.forget_at(adapter.notes, slot, entry)
 
 
 def settle_drops(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
@@ -125,7 +128,7 @@ def settle_drops(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
         if version is not None:
             trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version))
         elif not changes.obstacle and not alive:
-            trash_entries.forget(adapter, entry.name)
+            trash_entries.forget_at(adapter.notes, slot, entry)
 
 
 def _may_commit(adapter: Adapter[Any], entry: TrashEntry, options: Options, now_ms: int) -> bool:
@@ -146,8 +149,8 @@ def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | N
 
 
 def restore_run(entry: TrashEntry) -> str:
-    """The run id of the commit that restores an entry's rows: the same each time, so that it is recognized."""
-    return f"{entry.name}-restore"
+    """The run id of the commit that restores an entry's rows."""
+    return restore_id(entry.name)
 
 
 def _dropped(entry: TrashEntry, changes: Changes, version: int) -> TrashEntry:

@@ -154,7 +154,11 @@ class TrashFolder:
             parts=len(parts),
             table_uuid=plan.table_uuid,
         )
-        put(self.adapter, entry, self.options)
+        if _taken(self.adapter, entry, self.options) is None:
+            # No slot names them. After an error they stay: the entry may have been written.
+            with suppress(Exception):
+                _remove_moves(self.adapter.notes, entry)
+            raise _full(self.adapter)
 
     def take(self, files: Sequence[Doomed]) -> list[str]:
         """Move files to the trash; returns the sources that are in it now."""
@@ -166,6 +170,14 @@ def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> str:
 
     Raises AdapterError if no slot becomes free.
     """
+    slot = _taken(adapter, entry, options)
+    if slot is None:
+        raise _full(adapter)
+    return slot
+
+
+def _taken(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> str | None:
+    """The slot that has the entry now; None if none became free, so that the entry was certainly not written."""
     text = json.dumps(asdict(entry))
     if (slot := claim(adapter.notes, _slots(), text)) is not None:
         return slot
@@ -178,7 +190,11 @@ def put(adapter: Adapter[Any], entry: TrashEntry, options: Options) -> str:
     for slot, there in _of_former_tables(adapter, vacuum.trash_retention_ms, entry.at_ms):
         if take_over(adapter.notes, slot, there, text):
             return slot
-    raise AdapterError(
+    return None
+
+
+def _full(adapter: Adapter[Any]) -> AdapterError:
+    return AdapterError(
         f"{adapter.table}: the trash holds {SLOTS} entries, none of which may be deleted yet; nothing was deleted. "
         "Restore some, or delete them for good with empty_trash(all_entries=True); or call without the trash: "
         "vacuum(trash=False), drop_partition(force=True)"
@@ -430,6 +446,13 @@ def forget(adapter: Adapter[Any], name: str) -> None:
     _forget(adapter.notes, *find(adapter, name))
 
 
+def forget_at(notes: Notes, slot: str, entry: TrashEntry) -> None:
+    """Remove an entry as :func:`forget` does, unless its slot has changed: then another call has done so."""
+    there = _parsed(notes.read(slot))
+    if there is not None and there.name == entry.name:
+        _forget(notes, slot, entry)
+
+
 def _parsed(text: str | None) -> TrashEntry | None:
     """The entry in a note; None for one that is missing or malformed."""
     with suppress(*MALFORMED):
@@ -485,6 +508,10 @@ def _listed(text: str | None) -> list[_Move]:
 def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
     # The entry first: without its list, it could be neither restored nor emptied.
     notes.remove(slot)
+    _remove_moves(notes, entry)
+
+
+def _remove_moves(notes: Notes, entry: TrashEntry) -> None:
     for number in range(entry.parts):
         notes.remove(part(_moves_of(entry.name), number))
 

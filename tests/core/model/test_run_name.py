@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakekeeper.core.model.run_folders import is_name
-from lakekeeper.core.model.run_name import RunName
+from lakekeeper.core.model.run_name import RunName, is_restore_id, restore_id
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,20 @@ def test_an_undo_is_a_run_of_its_own(name: str) -> None:
     assert is_name(run.undo_id)
     assert again.means(run.undo_id)
     assert not run.means(run.undo_id)
+
+
+@pytest.mark.parametrize("entry", ["0123456789abcdef", "5f6a3f30ccab40d1"])
+def test_only_the_restore_of_a_dropped_partition_is_one(entry: str) -> None:
+    run_id = restore_id(entry)
+    assert is_restore_id(run_id)
+    others = [
+        "",
+        entry,
+        f"{entry}-1",
+        f"{run_id}d",
+        f"a{run_id}",
+        run_id.upper(),
+        "job-restore",
+        f"{run_id}\n",
+    ]
+    assert [text for text in others if is_restore_id(text)] == []

@@ -10,8 +10,11 @@ from typing import Any, NoReturn
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.planning.policies.deletes import DELETES, Deletes
+from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
@@ -21,6 +24,7 @@ from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.versions import Version
 from tests.engine.scene import SMALL, Scene, rows
+from tests.observers import once_at
 
 
 def merged(
@@ -180,6 +184,117 @@ def test_after_a_lost_race_the_table_is_read_again() -> None:
     assert phases[-4:] == ["before_commit", "conflict", "before_commit", "committed"]
     assert scene.table.current.dangling == ()
     assert scene.pauses[-1] == 0.1
+
+
+class Timed(Scene):
+    """A scene whose clock is the table's: its commits are recent, and only waits let time pass between them."""
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(now_ms=lambda: self.table.now_ms, wait=self.wait)
+
+    def wait(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.table.later(int(seconds * 1000))
+
+
+def busy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> tuple[Timed, list[int]]:
+    """The scene, just after a writer's commit, and the versions of the snapshots whose changes were read."""
+    scene.table.leave_dangling()
+    timed, looks = Timed(scene.table), []
+    real = timed.adapter.changes_since
+
+    def changes_since(snapshot: Snapshot) -> Changes:
+        looks.append(snapshot.version or 0)
+        return real(snapshot)
+
+    monkeypatch.setattr(timed.adapter, "changes_since", changes_since)
+    return timed, looks
+
+
+_ONLY_TIDY = {"delete-ratio-threshold": 1, "commit.quiet-window-ms": 4000}
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["first attempt", "after a lost race"])
+def test_the_cleanup_waits_for_a_gap_between_the_commits_of_a_writer(
+    monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """It was committed at once, amid the statements of the writer, and without what they left."""
+    scene, _ = busy(half_empty(), monkeypatch)
+    before = scene.table.fingerprint()
+    if lost:
+        scene.adapter.faults.races.append(rival_tidies(scene))
+    writes = [] if lost else [scene.table.leave_dangling]
+
+    def writer(phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and not info["rewrites"] and writes:
+            writes.pop()()
+
+    report = merged(scene, options=_ONLY_TIDY, observer=writer)
+    assert (report.commits, report.removed_delete_files_count) == (1, 1 if lost else 2)
+    assert 3 <= sum(scene.pauses) <= 2 * 4 + 0.1
+    assert scene.table.current.dangling == ()
+    assert scene.table.fingerprint() == before
+
+
+def test_a_cleanup_in_a_quiet_time_reads_the_log_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    for idle_ms, window, most in ((0, 4000, 1), (60_000, 4000, 0), (0, 0, 0)):
+        scene, looks = busy(half_empty(), monkeypatch)
+        scene.table.later(idle_ms)
+        assert merged(scene, options={**_ONLY_TIDY, "commit.quiet-window-ms": window}).commits == 1
+        assert (len(looks), scene.pauses) == (most, [])
+
+
+def test_a_cleanup_waits_for_a_writer_that_never_stops_twice_the_window_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, _ = busy(half_empty(), monkeypatch)
+
+    def wait(self: Timed, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.table.leave_dangling()  # a second passes with each commit
+
+    monkeypatch.setattr(Timed, "wait", wait)
+    began = scene.table.now_ms
+    report = merged(scene, options=_ONLY_TIDY, observer=once_at("before_commit", scene.table.leave_dangling))
+    assert report.commits == 1
+    assert scene.table.now_ms - began <= 2 * 4000 + 2000
+    assert scene.table.current.dangling == ()
+
+
+def test_a_cleanup_that_landed_though_the_catalog_said_no_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log shows the commit only after the first look."""
+    scene, looks = busy(half_empty(), monkeypatch)
+    real, log = scene.adapter.deletes.tidy, scene.adapter.changes_since
+
+    def applied(*given: Any) -> Tidied:
+        real(*given)
+        raise Conflict("db.t: the catalog says that it lost")
+
+    def late(snapshot: Snapshot) -> Changes:
+        seen = log(snapshot)
+        return seen if len(looks) > 2 else replace(seen, winners=())
+
+    monkeypatch.setattr(type(scene.adapter.deletes), "tidy", lambda _, *given: applied(*given))
+    monkeypatch.setattr(scene.adapter, "changes_since", late)
+    report = merged(scene, options=_ONLY_TIDY)
+    assert (report.commits, report.version_after) == (1, scene.table.current.number)
+
+
+def test_a_log_that_fails_before_the_cleanup_was_sent_leaves_no_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, _ = busy(half_empty(), monkeypatch)
+
+    def down(_: object) -> NoReturn:
+        raise AdapterError("db.t: the catalog does not answer")
+
+    monkeypatch.setattr(scene.adapter, "changes_since", down)
+    with pytest.raises(AdapterError, match="does not answer"):
+        merged(scene, options=_ONLY_TIDY)
+    assert len(scene.table.current.dangling) == 1
 
 
 def test_retries_are_bounded_and_a_loss_after_the_rewrites_is_only_reported() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.executor import Execution, Failed, Work
+from lakekeeper.engine.merge.quiet_window import Watch
 from lakekeeper.engine.state.leases import registered_run
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import AdapterError, Unsupported
 from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import groups_apart
 
@@ -69,6 +74,67 @@ def test_files_of_columnar_workers_survive_an_answer_that_is_cut_off(monkeypatch
     assert scene.table.fingerprint() == before
 
 
+def test_a_group_with_a_damaged_file_fails_and_is_not_merged_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark checks no checksum of a page: it would copy the wrong values."""
+
+    def damaged(_: Any) -> Any:
+        raise AdapterError("data/a.parquet is damaged: a page does not match its checksum")
+
+    monkeypatch.setattr(MemoryAdapter, "columnar", SimpleNamespace(plan=lambda task, _: task))
+    scene = groups_apart(2)
+    monkeypatch.setattr(scene.runner, "merge_files", damaged)
+    before = scene.table.fingerprint()
+    report = scene.run()
+    assert [group.status for group in report.groups] == ["failed"] * 2
+    assert all("a.parquet is damaged" in str(group.detail) for group in report.groups)
+    assert (scene.table.touched.data_reads, scene.runner.merged) == ([], [])
+    assert scene.table.fingerprint() == before
+
+
+@pytest.mark.parametrize("answer", ["raises", "leaves it to rows", "cannot plan"])
+def test_a_merge_that_is_cancelled_does_not_start_again_by_rows(
+    monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """On Spark 3.5, a job that began after the cancellation ran to its end, and the interrupted call waited for it."""
+    begun, cancelled = threading.Event(), threading.Event()
+
+    def until_cancelled(*given: Any) -> Any:
+        begun.set()
+        assert cancelled.wait(60)
+        if answer == "leaves it to rows":
+            return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause="a worker says so")
+        raise RuntimeError("Job 7 cancelled part of cancelled job group")
+
+    half = SimpleNamespace(plan=until_cancelled if answer == "cannot plan" else lambda task, _: task)
+    monkeypatch.setattr(MemoryAdapter, "columnar", half)
+    scene = groups_apart(1)
+    monkeypatch.setattr(scene.runner, "merge_files", until_cancelled)
+    monkeypatch.setattr(scene.runner, "cancel", lambda _: cancelled.set())
+    task, snapshot = scene.plan().tasks[0], scene.adapter.snapshot()
+    with registered_run(scene.adapter, "run-1", snapshot, scene.clock, 1 << 40) as registration:
+        work = Work(
+            scene.adapter,
+            scene.runner,
+            Events("db.t", "run-1"),
+            "run-1",
+            Watch(scene.adapter, snapshot, scene.clock),
+            registration,
+            scene.clock,
+            columnar=True,
+        )
+
+        def interrupted() -> None:
+            with Execution(work, [task], 1):
+                assert begun.wait(60)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    assert (scene.table.touched.data_reads, scene.runner.merged) == ([], [])
+    assert scene.table.leftovers() == set()
+    assert scene.pauses == []
+
+
 def test_a_columnar_plan_that_fails_is_merged_by_rows() -> None:
     class Half:
         def plan(self, *_: Any) -> MergeTask:
@@ -121,10 +187,10 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
     scene.adapter = Silent(scene.table)
     task = replace(scene.plan().tasks[0], live_rows=planned, least_rows=planned or 0)
     events = Events("db.t", "run-1")
-    with registered_run(
-        scene.adapter, "run-1", scene.adapter.snapshot(), scene.clock, 1 << 40
-    ) as registration:
-        work = Work(scene.adapter, scene.runner, events, "run-1", registration=registration)
+    snapshot = scene.adapter.snapshot()
+    with registered_run(scene.adapter, "run-1", snapshot, scene.clock, 1 << 40) as registration:
+        watch = Watch(scene.adapter, snapshot, scene.clock)
+        work = Work(scene.adapter, scene.runner, events, "run-1", watch, registration)
         with Execution(work, [task], 1) as execution:
             [result] = execution.results()
     # An empty output counts only where the adapter read the inputs and found no live row, and the plan agrees.

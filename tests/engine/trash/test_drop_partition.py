@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.run_name import is_restore_id
 from lakekeeper.core.units import HOUR_MS
-from lakekeeper.engine.trash.drop_partition import settle
+from lakekeeper.engine.trash.drop_partition import restore_run, settle
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, empty, forget
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import (
@@ -195,6 +196,42 @@ def test_no_look_at_the_trash_forgets_a_drop_that_still_runs(
     assert (entry.state, entry.rows) == ("dropped", 2)
     back(scene)
     assert rows(scene) == before
+
+
+@pytest.mark.parametrize("kind", ["drop", "restore"])
+def test_two_looks_at_the_trash_settle_an_entry_at_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The later one failed with NotFound: trash(), restore() and expire_rows() of a service beside a notebook."""
+    scene = two_days()
+    if kind == "drop":
+        with pytest.raises(Crash):
+            drop(scene, observer=lambda now, _: crash() if now == "before_commit" else None)
+        scene.table.later(25 * HOUR_MS)
+    else:
+        drop(scene)
+        with pytest.raises(Crash):
+            back(scene, observer=lambda now, _: crash() if now == "committed" else None)
+    assert len(bin_of(scene)) == 1
+    real, looks = MemoryAdapter.changes_since, []
+
+    def meanwhile(self: MemoryAdapter, snapshot: Any) -> Any:
+        looks.append(snapshot)
+        if len(looks) == 1:
+            settle(MemoryAdapter(scene.table), resolve(), scene.table.now_ms)
+            assert bin_of(scene) == []
+        return real(self, snapshot)
+
+    monkeypatch.setattr(MemoryAdapter, "changes_since", meanwhile)
+    settle(scene.adapter, resolve(), scene.table.now_ms)
+    assert len(looks) == 2
+    assert bin_of(scene) == []
+
+
+def test_the_run_id_of_a_restore_is_known_by_its_form(scene: Scene) -> None:
+    """Delta's log keeps it as the application id of a transaction, as those of streams are."""
+    drop(scene)
+    [entry] = bin_of(scene)
+    assert is_restore_id(restore_run(entry))
+    assert is_restore_id(back(scene).run_id)
 
 
 def test_a_drop_whose_entry_is_gone_gets_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from lakekeeper.engine.trash.entries import (
     entries,
     entries_with,
     find,
+    forget_at,
     held_versions,
     put,
     restore_files,
@@ -254,6 +255,39 @@ def test_the_65th_entry_is_refused(table: MemoryTable) -> None:
         put(adapter, entry(f"r-{number}"), resolve())
     with pytest.raises(AdapterError, match="the trash holds 64 entries, none of which may be deleted yet"):
         put(adapter, entry("r-64"), resolve())
+
+
+@pytest.mark.parametrize("doubt", [False, True], ids=["no slot is free", "the note may be written"])
+def test_the_list_of_an_entry_that_was_not_written_goes_too(
+    monkeypatch: pytest.MonkeyPatch, table: MemoryTable, doubt: bool
+) -> None:
+    """Of each vacuum that found the trash full, the list of its moves stayed, and no entry named it."""
+    adapter, keep = MemoryAdapter(table), MemoryNotes.keep
+    for number in range(64):
+        put(adapter, entry(f"r-{number}", at_ms=table.now_ms), resolve())
+
+    def cut_off(self: MemoryNotes, name: str, text: str) -> str:
+        if name.startswith("trash/") and doubt:
+            raise AdapterError("the answer was cut off")
+        return keep(self, name, text)
+
+    monkeypatch.setattr(MemoryNotes, "keep", cut_off)
+    with pytest.raises(AdapterError, match="cut off" if doubt else "holds 64 entries"):
+        run(table, age_ms=DAY, trash=True)
+    lists = [name for name in table.notes if name.startswith("trash/") and "/moves-" in name]
+    assert len(lists) == doubt
+
+
+def test_an_entry_that_another_call_has_removed_is_left_alone(table: MemoryTable) -> None:
+    adapter = MemoryAdapter(table)
+    first, later = entry("r-1"), entry("r-2")
+    slot = put(adapter, first, resolve())
+    forget_at(adapter.notes, slot, first)
+    assert entries(adapter) == {}
+    forget_at(adapter.notes, slot, first)
+    assert put(adapter, later, resolve()) == slot
+    forget_at(adapter.notes, slot, first)
+    assert entries(adapter) == {slot: later}
 
 
 def test_an_entry_takes_the_slot_of_one_whose_retention_has_ended(table: MemoryTable) -> None:

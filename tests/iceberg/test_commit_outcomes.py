@@ -1,0 +1,105 @@
+"""What the error of a catalog says about a commit: lost, refused, or not known. No JVM is needed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakekeeper.errors import CommitError, Conflict, Rejected, Unknown
+from lakekeeper_iceberg.commit import certain_failure, is_lost_race
+from lakekeeper_iceberg.metadata import compact_metadata
+
+_ICEBERG = "org.apache.iceberg.exceptions."
+
+
+class JavaError(Exception):
+    """An error as py4j raises it, with the classes and messages of an exception and its causes, outermost first."""
+
+    def __init__(self, *chain: tuple[str, str]) -> None:
+        super().__init__("An error occurred while calling o68.execute.")
+        (name, message), *causes = chain
+        self.java_exception: Any = SimpleNamespace(
+            getClass=lambda: SimpleNamespace(getName=lambda: name),
+            getMessage=lambda: message,
+            getCause=lambda: JavaError(*causes).java_exception if causes else None,
+        )
+
+
+LOST = JavaError((f"{_ICEBERG}CommitFailedException", "metadata location has changed"))
+BUSY = JavaError(
+    ("org.apache.iceberg.jdbc.UncheckedSQLException", "Unknown failure"),
+    ("org.sqlite.SQLiteException", "[SQLITE_BUSY] The database file is locked"),
+)
+REFUSED = JavaError((f"{_ICEBERG}ForbiddenException", "no right to write"))
+IN_DOUBT = JavaError(
+    (f"{_ICEBERG}CommitStateUnknownException", "metadata location has changed"),
+    (f"{_ICEBERG}CommitFailedException", "a cause"),
+)
+GONE = JavaError(
+    ("org.apache.iceberg.jdbc.UncheckedSQLException", "Unknown failure"),
+    ("java.sql.SQLNonTransientConnectionException", "the connection was closed after the UPDATE"),
+)
+JOB = JavaError(
+    ("org.apache.spark.SparkException", "Job aborted"),
+    (f"{_ICEBERG}NotFoundException", "m0.avro does not exist"),
+)
+JOB_IN_DOUBT = JavaError(
+    ("org.apache.spark.SparkException", "x"), (f"{_ICEBERG}CommitStateUnknownException", "y")
+)
+
+
+@pytest.mark.parametrize(
+    "error, lost", [(LOST, True), (BUSY, True), (REFUSED, False), (IN_DOUBT, False), (GONE, False)]
+)
+def test_both_readings_of_an_error_agree(error: Exception, lost: bool) -> None:
+    """A lock of SQLite's file was a lost race to commits, and not to the statements of users that are tried again."""
+    assert is_lost_race(error) is lost
+    if error in (IN_DOUBT, GONE):
+        with pytest.raises(Unknown):
+            certain_failure("t", error)
+    else:
+        assert certain_failure("t", error)[0] is lost
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (LOST, Conflict),
+        (BUSY, Conflict),
+        (REFUSED, Rejected),
+        (JOB, Rejected),
+        (IN_DOUBT, Unknown),
+        (JOB_IN_DOUBT, Unknown),
+        (GONE, Unknown),
+    ],
+)
+def test_a_rewrite_of_manifests_is_refused_only_if_nothing_was_committed(
+    error: Exception, expected: type[CommitError]
+) -> None:
+    """A connection that was lost after the UPDATE of a JDBC catalog counted as a refusal."""
+
+    def execute() -> Any:
+        raise error
+
+    action: Any = SimpleNamespace(specId=lambda _: action, execute=execute)
+    actions = SimpleNamespace(rewriteManifests=lambda _: action)
+    manifests = [SimpleNamespace(partitionSpecId=lambda: 0, length=lambda: 100) for _ in range(9)]
+    jvm: Any = SimpleNamespace(
+        static=lambda *_: lambda _: actions,
+        session=None,
+        text_map=dict,
+        items=list,
+        over_http=lambda _: False,
+    )
+    table = SimpleNamespace(
+        refresh=lambda: None,
+        currentSnapshot=lambda: SimpleNamespace(dataManifests=lambda _: manifests),
+        properties=dict,
+        io=lambda: None,
+    )
+    with pytest.raises(expected) as raised:
+        compact_metadata(jvm, table, "t", dry_run=False)
+    assert type(raised.value) is expected
+    assert ("is not known" in str(raised.value)) is (expected is Unknown)
