@@ -231,11 +231,12 @@ class Inputs:
 
         Other writers may record bounds beside NaN.
         """
+        groups = self.groups()
         return {
             path
             for number, column in enumerate(self._merge.columns)
             for leaf, path in float_leaves(column)
-            if any(self._is_unbounded(group, number, leaf) for group in self.groups())
+            if any(self._is_unbounded(group, number, leaf) for group in groups)
         }
 
     def _is_unbounded(self, group: Group, column: int, leaf: int) -> bool:
