@@ -43,6 +43,7 @@ class Service:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="lakekeeper-auto", daemon=True)
         self._passes = threading.Condition()
+        self._has_ended = False
         self.reports: list[AutoReport] = []
         self.error: Exception | None = None
         self.passes = 0
@@ -69,9 +70,10 @@ class Service:
         return not self._thread.is_alive()
 
     def wait(self, passes: int = 1, timeout: float | None = None) -> bool:
-        """Block until that many passes have ended; False after ``timeout`` seconds."""
+        """Block until that many passes have ended; False after ``timeout`` seconds, or if the thread ended before."""
         with self._passes:
-            return self._passes.wait_for(lambda: self.passes >= passes, timeout)
+            self._passes.wait_for(lambda: self.passes >= passes or self._has_ended, timeout)
+            return self.passes >= passes
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +85,9 @@ class Service:
         try:
             self._repeat()
         finally:
+            with self._passes:
+                self._has_ended = True
+                self._passes.notify_all()
             self._ended()
 
     def _repeat(self) -> None:

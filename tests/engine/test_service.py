@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
+
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.engine.service import Service
 
@@ -109,3 +111,19 @@ def test_a_pass_broken_off_by_the_end_of_the_session_does_not_count() -> None:
     service.stop()
     assert over.is_set()
     assert (service.reports, service.passes, service.error, service.running) == ([], 0, None, False)
+
+
+@pytest.mark.parametrize("by", ["the end of the session", "a stop"])
+def test_a_wait_ends_with_the_thread(by: str) -> None:
+    """It blocked forever, since no pass ends any more."""
+    over = threading.Event()
+    service = Service(lambda: AutoReport((), 1), 86_400, over=over.is_set).start()
+    assert service.wait(1, timeout=30)
+    waits = threading.Thread(target=service.wait, args=(2,), daemon=True)
+    waits.start()
+    if by == "a stop":
+        assert service.stop(30)
+    over.set()
+    waits.join(30)
+    assert not waits.is_alive()
+    assert not service.wait(2)

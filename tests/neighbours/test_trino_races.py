@@ -103,7 +103,7 @@ def test_every_call_lands_beside_a_statement_each_second(
         late = [verb for verb in verbs if max(took for took, _ in raced[verb]) > MOST * quiet[verb]]
         gave_up = [verb for verb in verbs if not all(commits for _, commits in raced[verb])]
         texts = [_times(verb, raced[verb], quiet[verb]) for verb in verbs]
-        count = f"{writer.statements.done} statements, {len(writer.failed)} failed"
+        count = f"{writer.statements.done} statements, {len(writer.failed) or 'none'} failed"
         row.outcome = f"{count}, rows exact; {', '.join(texts)}"
     assert (writer.failed, late, gave_up) == ([], [], []), row.outcome
 
