@@ -165,23 +165,31 @@ def _rows(
 def _refuse_returned(log: Log, removed: BlockSet, after: BlockSet, version: int, now: State) -> None:
     """Raise Unsupported if a RESTORE since has brought back rows that ``version`` removed.
 
-    ``removed`` are the blocks that it removed, or masked further; ``after`` are those that it left.
+    ``removed`` are the blocks that it removed, or masked further; ``after`` are those that it left. Each RESTORE counts
+    as it left the table: a later rewrite may have moved the rows to other files.
     """
-    since = commits_between(log, version, now.version).winners
-    restored = next((winner for winner in since if winner.operation == _RESTORE), None)
-    if restored is None:
-        return
-    dropped, live = (
-        dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
-        for blocks in (after, read_blocks(log, now, None, []))
-    )
-    if any(path in live and live[path] != dropped.get(path) for path in removed.path.to_pylist()):
-        raise Unsupported(
-            log.name,
-            f"{restored} after the drop, which may have brought its rows back",
-            "a restore would add them a second time; nothing was written. Empty the trash if they are there, else read "
-            f"them from version {version - 1}",
-        )
+    left = _delete_ids(after)
+    for winner in commits_between(log, version, now.version).winners:
+        if winner.operation == _RESTORE and _has_back(log, removed, left, winner.version, now):
+            raise Unsupported(
+                log.name,
+                f"{winner} after the drop, which may have brought its rows back",
+                "a restore would add them a second time; nothing was written. Empty the trash if they are there, else "
+                f"read them from version {version - 1}",
+            )
+
+
+def _has_back(log: Log, removed: BlockSet, left: Mapping[str, str], version: int, now: State) -> bool:
+    """Whether a version has files with rows that were removed; True if it can no longer be read."""
+    try:
+        live = _delete_ids(read_blocks(log, log.at(version, now.table_uuid), None, []))
+    except NotFound:
+        return True
+    return any(path in live and live[path] != left.get(path) for path in removed.path.to_pylist())
+
+
+def _delete_ids(blocks: BlockSet) -> dict[str, str]:
+    return dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
 
 
 def _refuse_changed(log: Log, was: State, now: State) -> None:

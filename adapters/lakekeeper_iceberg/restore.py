@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakekeeper.core.model.block_changes import differing
-from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
 from lakekeeper.spark.predicates import check
@@ -65,28 +65,46 @@ class IcebergRestores:
         if parent is None or table.snapshot(parent) is None:
             advice = "or was made on another branch of the catalog"
             raise NotFound(self.name, f"the snapshot before {version} has expired, {advice}")
-        self._refuse_returned(table.operations().current(), version, int(parent))
+        returned = self._has_left(table.operations().current(), version, int(parent))
+        if returned:
+            raise self._returned(version, int(parent))
         pinned, after = (
             self.jvm.as_of(table, snapshot, int(made.schemaId())) for snapshot in (int(parent), version)
         )
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
-        return differing(self.seen(pinned, where), self.seen(after, where))
+        removed, added = differing(self.seen(pinned, where), self.seen(after, where))
+        if returned is None and self._has_back(table, removed.blocks, added.blocks):
+            raise self._returned(version, int(parent))
+        return removed, added
 
-    def _refuse_returned(self, metadata: Any, version: int, parent: int) -> None:
-        """Raise Unsupported if a rollback has left ``version``, the delete: the rows that it removed are back.
+    def _has_left(self, metadata: Any, version: int, parent: int) -> bool | None:
+        """Whether a rollback has left ``version``, the delete, so that the rows that it removed are back.
 
-        Snapshots between the two may have expired; then the ancestors end early, and show no rollback.
+        None if the ancestors end early: snapshots in between have expired, and show neither.
         """
         for at in ancestors(metadata, metadata.currentSnapshot()):
             if int(at.snapshotId()) == version:
-                return
+                return False
             if int(at.snapshotId()) == parent or at.parentId() is None:
-                raise Unsupported(
-                    self.name,
-                    f"a rollback to a snapshot before {version}, which brought the dropped rows back",
-                    "a restore would add them a second time; nothing was written. Empty the trash if they are there, "
-                    f"else read them from snapshot {parent}",
-                )
+                return True
+        return None
+
+    def _has_back(self, table: Any, removed: BlockSet, left: BlockSet) -> bool:
+        """Whether a file is live that the delete removed, or without the deletes that it added."""
+        then, live = (
+            dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
+            for blocks in (left, self.seen(self.jvm.pinned(table), "true").blocks)
+        )
+        was = dict(zip(removed.path.to_pylist(), removed.delete_id.to_pylist(), strict=True))
+        return any(path in live and (path not in then or live[path] == was[path]) for path in was)
+
+    def _returned(self, version: int, parent: int) -> Unsupported:
+        return Unsupported(
+            self.name,
+            f"a rollback to a snapshot before {version}, which brought the dropped rows back",
+            "a restore would add them a second time; nothing was written. Empty the trash if they are there, else read "
+            f"them from snapshot {parent}",
+        )
 
     def copy(
         self, hits: Held[DataFrame] | None, whole: Collection[str], then: Snapshot, run_id: str

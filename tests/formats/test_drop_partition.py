@@ -179,6 +179,31 @@ def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, wh
     assert [each.name for each in lake.table(name).trash()] == [entry.name]
 
 
+@pytest.mark.parametrize("hidden_by", ["a compaction", "a vacuum"])
+@pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
+def test_a_rollback_that_later_commits_hide_is_seen(lake: Lake, where: str, hidden_by: str) -> None:
+    """On Delta, only the newest version was searched for the files; on Iceberg, only the ancestors that were left."""
+    name = three_days(lake)
+    version = lake.versions(name)[-1]
+    lake.table(name).drop_partition(where)
+    [entry] = lake.table(name).trash()
+    back_to(lake, name, version)
+    for _ in range(2):
+        lake.append(name, lake.spark.sql("SELECT 1 AS day, 'late' AS v, named_struct('a', 9, 'b', 'x') AS s"))
+    if hidden_by == "a compaction":
+        assert lake.table(name).compact(options={"min-input-files": 2}).changed
+    else:
+        options = {"vacuum.max-share": 1}
+        lake.table(name).vacuum(
+            retention_hours=0, retain_last=1, allow_unsafe_retention=True, options=options
+        )
+    after = lake.fingerprint(name)
+    with pytest.raises(Unsupported, match="brought"):
+        lake.table(name).restore(entry.name)
+    assert lake.fingerprint(name) == after
+    assert [each.name for each in lake.table(name).trash()] == [entry.name]
+
+
 @pytest.mark.parametrize("granularity", ["file", "partition"])
 @pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
 def test_rows_that_were_added_while_a_drop_searched_are_not_doubled(
