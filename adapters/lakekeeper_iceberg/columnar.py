@@ -180,7 +180,10 @@ class IcebergColumnar:
         if not spec.isUnpartitioned():
             built = built.withPartition(like.partition())
         order = table.sortOrder()
-        if keys.sorts_by(_order(jvm, order), task.key):
+        # A worker may have sorted range by range, and the ranges be those of another column than the first.
+        if keys.sorts_by(_order(jvm, order), task.key) and (
+            not merge.cuts or merge.cut_column == merge.key[0]
+        ):
             built = built.withSortOrder(order)
         return self._completed(table, built.build(), config, merge, file)
 

@@ -325,12 +325,14 @@ def _swap(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> Swapped:
 def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
     """Swap ``base`` for ``base`` with a new snapshot, in one attempt; no file is deleted.
 
-    Raises LostRace, Conflict or Rejected if the snapshot is known not to be in the table, and Unknown otherwise.
+    Raises NotSent, LostRace, Conflict or Rejected if the snapshot is known not to be in the table, else Unknown.
     """
     require_newest(jvm, name, table)
-    updated = None
-    try:
+    with preparing(
+        name
+    ):  # Iceberg refuses metadata that is more than a minute older than the last, by other clocks
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
+    try:
         table.operations().commit(base, updated)
     except Exception as error:
         lost, text = certain_failure(name, error)

@@ -148,7 +148,7 @@ def _live(files: Listing, with_vector: set[str]) -> _Live:
         live.anywhere = min(live.anywhere, seq)
         live.equality[place] = min(live.equality[place], seq)
         if path not in with_vector:  # with a deletion vector, other position deletes do not apply
-            live.positions[path] = seq
+            live.positions[path] = min(live.positions.get(path, _NEVER), seq)  # a file may be listed twice
             live.of_place[place] = min(live.of_place[place], max(seq, added))
     return live
 

@@ -11,12 +11,13 @@ PySpark is imported inside the functions: ``import lakekeeper`` imports this mod
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.spi import Held, Matched, Traces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
@@ -82,8 +83,9 @@ def _placed(traces: Traces[DataFrame], keys: DataFrame, total: int, *, exact: bo
 
     kind = traces.lost.schema["row"].dataType
     lost = keys.groupBy(*keys.columns).agg(F.count(F.lit(1)).alias("copies"))
-    hits = _places(traces.written, lost, kind, exact=exact).persist()
-    found = hits.agg(F.count(F.lit(1)), F.count("position")).first()
+    hits = _places(traces.written, lost, kind, exact=exact)
+    with _persisted(hits):
+        found = hits.agg(F.count(F.lit(1)), F.count("position")).first()
     rows, places = (int(found[0]), int(found[1])) if found else (0, 0)
     return Matched(hits, total, places if rows == places else -1)
 
@@ -155,9 +157,22 @@ def _places(written: DataFrame, lost: DataFrame, kind: DataType, *, exact: bool)
 
 def hold(hits: DataFrame) -> Held[DataFrame]:
     """See ``spi.Runner.hold``."""
-    kept = hits.select("file", "position").persist()
-    counted = kept.groupBy("file").count().collect()
+    kept = hits.select("file", "position")
+    with _persisted(kept):
+        counted = kept.groupBy("file").count().collect()
     return Held(kept, {str(r["file"]): int(r["count"]) for r in counted})
+
+
+@contextmanager
+def _persisted(frame: DataFrame) -> Iterator[None]:
+    """Persist a frame for whoever gets it; after an error nobody does, and it would stay for as long as the session."""
+    frame.persist()
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            frame.unpersist()
+        raise
 
 
 def only(held: Held[DataFrame], files: Collection[str]) -> Held[DataFrame]:

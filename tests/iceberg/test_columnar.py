@@ -170,6 +170,23 @@ def test_footers_are_those_of_icebergs_own_writer_and_old_dates_stay(scene: Scen
         assert scene.spark_rows() == before == scene.log_rows()
 
 
+@pytest.mark.parametrize("cut_column, claimed", [(0, True), (1, False)])
+def test_a_file_may_not_be_in_order_if_it_was_cut_by_another_column(
+    scene: Scene, cut_column: int, claimed: bool
+) -> None:
+    """Where a range does not fit in memory, a worker sorts one part of it after the other into the same file."""
+    scene.create("a INT, b INT")
+    scene.run("ALTER TABLE {t} WRITE ORDERED BY a, b")
+    for start in (0, 1):
+        scene.run(f"INSERT INTO {{t}} SELECT if(id < 3, NULL, 5), int(id) FROM range({start}, 20, 2, 1)")
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(None), cut_column=cut_column, cuts=(7,))
+    made = rewritten(adapter, task)
+    order = int(scene.java().sortOrder().orderId())
+    assert order > 0
+    assert {file.sortOrderId() for file in made.native.files} == {order if claimed else 0}
+
+
 @pytest.mark.parametrize("column", ["k", "s", "d", "day", "at", "n38"])
 def test_rows_are_those_of_spark(scene: Scene, column: str) -> None:
     filled(scene)

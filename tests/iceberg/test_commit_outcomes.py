@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakekeeper.errors import CommitError, Conflict, Rejected, Unknown
-from lakekeeper_iceberg.commit import certain_failure, is_lost_race
+from lakekeeper.errors import CommitError, Conflict, NotSent, Rejected, Unknown
+from lakekeeper_iceberg.commit import certain_failure, is_lost_race, send
 from lakekeeper_iceberg.metadata import compact_metadata
 
 _ICEBERG = "org.apache.iceberg.exceptions."
@@ -103,3 +103,20 @@ def test_a_rewrite_of_manifests_is_refused_only_if_nothing_was_committed(
         compact_metadata(jvm, table, "t", dry_run=False)
     assert type(raised.value) is expected
     assert ("is not known" in str(raised.value)) is (expected is Unknown)
+
+
+def test_metadata_that_cannot_be_built_is_no_unknown_outcome() -> None:
+    """Iceberg refuses a snapshot that is over a minute older than the last one, of a writer whose clock is ahead."""
+
+    def refused(_: Any) -> Any:
+        raise JavaError(
+            ("java.lang.IllegalArgumentException", "Invalid update timestamp 1: before last snapshot 2")
+        )
+
+    jvm: Any = SimpleNamespace(
+        has_missed_a_version=lambda _: False,
+        api=SimpleNamespace(TableMetadata=SimpleNamespace(buildFrom=refused)),
+    )
+    table = SimpleNamespace(operations=lambda: None)
+    with pytest.raises(NotSent, match=r"could not be prepared: .*Invalid update timestamp"):
+        send(jvm, table, "t", object(), object())
