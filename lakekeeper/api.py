@@ -514,7 +514,8 @@ class Table:
 
         ``name`` may be a prefix of the entry's name. Rows are restored once, however often this is called, under the
         current names of their columns. Raises NotFound; Unsupported for rows that cannot be restored unchanged (a
-        column was dropped or has another type); AdapterError if some files are still in the trash; CommitError.
+        column was dropped or has another type); AdapterError if some files are still in the trash, or belong to places
+        that ``vacuum.allowed-locations`` of this call does not allow; CommitError.
         The entry is kept after an error, so the call can be repeated.
         """
         resolved = self.options(options, lenient=True)
@@ -529,7 +530,8 @@ class Table:
         Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted,
         or into which a vacuum may still move files, is kept, and returned with the state ``kept``. Raises
         RetentionError, once the other entries are deleted, if one has files that the current version, a branch or a
-        tag reads: after a rollback, for example. It is kept, and :meth:`restore` brings its files back.
+        tag reads (after a rollback, for example), or of places that the call does not allow. It is kept, and
+        :meth:`restore` brings its files back.
         """
         keep_ms = None if all_entries else self.options(options).vacuum.trash_retention_ms
         now_ms, locations = self._context.clock.now_ms(), self.options(options).vacuum.allowed_locations

@@ -163,8 +163,9 @@ def empty_dropped(
 
     A table's own property may raise that, unless the call sets it. The table's own trash is emptied first, because
     nothing refers to it once the table is deleted. A table is kept if its retention is not known or its trash cannot be
-    emptied. Where others may need the files (``gc.enabled=false``, Nessie), only the name goes. Raises AdapterError for
-    the first table that cannot be deleted, after all others.
+    emptied; so is one that this session cannot open, unless its drop was forced. Where others may need the files
+    (``gc.enabled=false``, Nessie), only the name goes. Raises AdapterError for the first table that cannot be deleted,
+    after all others.
     """
     confs, clock = lakekeeper_confs(spark), clock or Clock()
 
@@ -200,10 +201,11 @@ def _deleted(
 ) -> list[DroppedTable]:
     """Delete a table; empty if its own properties retain it, or its own trash cannot be emptied yet.
 
-    Raises AdapterError if it cannot be looked at, OptionError if its own retention is not a time.
+    Raises AdapterError, NotFound or Unsupported if it cannot be looked at, OptionError if its own retention is not a
+    time.
     """
     why = _keeps_files(spark, table.kept_as)
-    adapter = None if table.forced and why else _opened(spark, table.kept_as)
+    adapter = None if table.forced and why else _opened(spark, table)
     if adapter is not None:
         options = resolved(None if table.forced else _own_retention(adapter, clock))
         if not _is_over(table, options.vacuum.trash_retention_ms, clock):
@@ -214,11 +216,17 @@ def _deleted(
     return [replace(table, files_stay=why)]
 
 
-def _opened(spark: SparkSession, name: str) -> Adapter[Any] | None:
-    """The adapter of a table; None if lakekeeper cannot maintain it, so that it has no trash."""
+def _opened(spark: SparkSession, table: DroppedTable) -> Adapter[Any] | None:
+    """The adapter of a table; None if its format has none, so that it has no trash.
+
+    A table of lakekeeper's own formats that cannot be opened, for a feature that is not supported for example, may
+    have a retention of its own that was never read; that of a forced drop is over, whatever it is.
+    """
     try:
-        return open_adapter(spark, name).adapter
+        return open_adapter(spark, table.kept_as).adapter
     except TableError:
+        if not table.forced:
+            raise
         return None
     except AdapterError as error:
         if not _is_foreign(error):

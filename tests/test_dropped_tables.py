@@ -14,7 +14,7 @@ from lakekeeper import opening as lakekeeper_opening
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.engine import plugins
 from lakekeeper.engine.clock import Clock
-from lakekeeper.errors import AdapterError, NotFound, OptionError, TableError
+from lakekeeper.errors import AdapterError, NotFound, OptionError, Unsupported
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
 
@@ -48,10 +48,11 @@ def session(
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception) -> None:
-    """Let a table fail to open; the others have no trash."""
+    """Let a table fail to open; the others have no trash, as lakekeeper has no adapter for their format."""
 
     def open_adapter(_spark: object, name: str) -> NoReturn:
-        raise error if failing in name else NotFound(name, "no table that lakekeeper maintains")
+        foreign = AdapterError("no adapter for format 'parquet' is installed", missing="parquet")
+        raise error if failing in name else foreign
 
     monkeypatch.setattr(dropped, "open_adapter", open_adapter)
 
@@ -149,14 +150,24 @@ def test_a_table_whose_trash_cannot_be_looked_at_is_kept(
     assert gone == ["DROP TABLE ice.db.u__lakekeeper_trash_2 PURGE"]
 
 
-def test_a_table_that_lakekeeper_cannot_maintain_has_no_trash(
-    monkeypatch: pytest.MonkeyPatch, statements: list[str]
+@pytest.mark.parametrize("forced", [False, True], ids=["retained", "forced"])
+@pytest.mark.parametrize(
+    "error", [Unsupported("ice.db.t", "column type time"), NotFound("ice.db.t", "no such Iceberg table")]
+)
+def test_a_table_that_cannot_be_opened_is_kept_unless_its_drop_was_forced(
+    monkeypatch: pytest.MonkeyPatch, statements: list[str], error: Exception, forced: bool
 ) -> None:
-    opening(monkeypatch, "t__", TableError("ice.db.t", "not a table that lakekeeper maintains"))
-    assert [each.name for each in dropped.empty_dropped(session(statements), "ice.db")] == [
-        "ice.db.t",
-        "ice.db.u",
-    ]
+    """Loss: such a table was purged though its own retention, which was never read, had not ended."""
+    opening(monkeypatch, "t__", error)
+    kept_as = f"t__lakekeeper_trash_1{'_forced' if forced else ''}"
+    spark = session(statements, [kept_as, "u__lakekeeper_trash_2"])
+    if forced:
+        assert [each.name for each in dropped.empty_dropped(spark, "ice.db")] == ["ice.db.t", "ice.db.u"]
+        return
+    with pytest.raises(AdapterError, match=rf"and 1 could not be: ice\.db\.{kept_as}: \w+: {error}"):
+        dropped.empty_dropped(spark, "ice.db")
+    gone = [text for text in statements if text.startswith("DROP")]
+    assert gone == ["DROP TABLE ice.db.u__lakekeeper_trash_2 PURGE"]
 
 
 @pytest.fixture

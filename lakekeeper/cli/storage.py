@@ -214,14 +214,17 @@ def restore(
     setup: Setup,
     table: TableName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the entry, or a prefix of it.")],
+    *,
+    option: Given = None,
 ) -> int:
     """Restore an entry of the trash.
 
     Files return to their old paths. Rows of a partition are appended exactly once, however often this is run.
     """
-    setup.check({})
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
     with setup.progress() as progress:
-        report = setup.table(table).restore(name, observer=progress)
+        report = setup.table(table).restore(name, observer=progress, options=options)
     setup.show(report)
     return 0
 
@@ -236,17 +239,19 @@ def empty(
         bool, typer.Option("--all", help="Also entries that are still within their retention.")
     ] = False,
     yes: _Yes = False,
+    option: Given = None,
 ) -> int:
     """Delete entries past their retention for good.
 
     The exit code is 1 if one of them had to be kept.
     """
-    setup.check({})
+    options = dict(pairs("--option", option or ()))
+    setup.check(options)
     if not yes and not agreed(
         f"Delete {'all' if all_entries else 'the expired'} entries of the trash of {table}?"
     ):
         return failed("Aborted", "nothing was deleted", 1, setup.as_json)
-    found = setup.table(table).empty_trash(all_entries=all_entries)
+    found = setup.table(table).empty_trash(all_entries=all_entries, options=options)
     setup.show(_Entries(found))
     return 1 if any(entry.state == KEPT for entry in found) else 0
 

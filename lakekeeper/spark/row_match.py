@@ -165,7 +165,7 @@ def hold(hits: DataFrame) -> Held[DataFrame]:
 
 @contextmanager
 def _persisted(frame: DataFrame) -> Iterator[None]:
-    """Persist a frame for whoever gets it; after an error nobody does, and it would stay for as long as the session."""
+    """Persist a frame for the caller; after an error no caller gets it, and it would stay as long as the session."""
     frame.persist()
     try:
         yield

@@ -9,6 +9,7 @@ import pytest
 
 from lakekeeper.cli import main, storage
 from lakekeeper.cli.setup import Setup
+from lakekeeper.core.model.report import RestoreReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.trash.entries import KEPT, TrashEntry
 
@@ -66,8 +67,23 @@ def test_the_exit_code_says_whether_an_entry_of_the_trash_is_kept(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], state: str, code: int
 ) -> None:
     entry = TrashEntry("r-1", "files", 1000, 4, files=0, state=state)
-    table = SimpleNamespace(empty_trash=lambda *, all_entries: (entry,) if all_entries else ())
+    table = SimpleNamespace(empty_trash=lambda *, all_entries, **_: (entry,) if all_entries else ())
     monkeypatch.setattr(Setup, "table", lambda *_: table)
     assert main(["trash", "empty", "t", "--all", "--yes"]) == code
     assert ("files of a vacuum (kept)" in capfd.readouterr().out) == (code == 1)
     assert main(["trash", "empty", "t", "--yes"]) == 0
+
+
+@pytest.mark.parametrize("call", ["restore", "empty_trash"])
+def test_the_trash_takes_options(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """A vacuum with an option could move files to the trash that no command of the trash could handle."""
+    given: list[dict[str, Any]] = []
+
+    def act(*_: Any, options: dict[str, Any], **__: Any) -> Any:
+        given.append(options)
+        return () if call == "empty_trash" else RestoreReport("t", "r-1", "files")
+
+    monkeypatch.setattr(Setup, "table", lambda *_: SimpleNamespace(**{call: act}))
+    arguments = ["empty", "t", "--yes"] if call == "empty_trash" else ["restore", "t", "r-1"]
+    assert main(["trash", *arguments, "--option", "vacuum.allowed-locations=/ext"]) == 0
+    assert given == [{"vacuum.allowed-locations": "/ext"}]

@@ -26,7 +26,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import folders_of_run, is_name
 from lakekeeper.core.text.formatting import counted, size
-from lakekeeper.core.vacuum.path_guard import below, move_refusal, trash_folder, within
+from lakekeeper.core.vacuum.path_guard import below, refusal, trash_folder, within
 from lakekeeper.core.vacuum.retention import Versions, require_allowed
 from lakekeeper.core.vacuum.vacuum_plan import Doomed, VacuumPlan
 from lakekeeper.engine.clock import Clock
@@ -106,12 +106,17 @@ class TrashEntry:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """One file that goes to the trash. ``orphan``: no version and no run's folder has it; only its age condemned it."""
+    """One file that goes to the trash. ``orphan``: no version and no run's folder has it; only its age condemned it.
+
+    ``refused`` is why the file must not be moved back; empty if it may be. An operator may have allowed the vacuum a
+    place that a later call does not allow: the file is in the trash all the same.
+    """
 
     source: str
     target: str
     bytes: int
     orphan: bool
+    refused: str = ""
 
 
 @dataclass(slots=True)
@@ -251,7 +256,8 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
 
     These are the one before each drop and the drop itself: a restore compares the two.
     For a drop whose outcome is not known yet, these are all versions since it began: it is based on one of them. For a
-    restore, they are those since it began: one of them may have its rows.
+    restore, they are those since the drop: one of them may have its rows, and after a rollback to a version before the
+    restore began, only the versions since the drop show whether one has.
     """
     held: dict[int, Reason] = {}
     times = {item.id: item.at_ms for item in versions.items}
@@ -262,7 +268,7 @@ def held_versions(notes: Notes, versions: Versions, keep_ms: int, now_ms: int) -
         held[entry.version] = reason  # 0 is a version of Delta, but no drop makes it
         if entry.dropped:
             held[entry.dropped] = reason
-        unsettled = {PENDING: entry.version, RESTORING: entry.since}.get(entry.state)
+        unsettled = {PENDING: entry.version, RESTORING: entry.dropped}.get(entry.state)
         if unsettled is not None:
             began = times.get(unsettled) or 0
             held |= {item.id: reason for item in versions.items if item.at_ms is None or item.at_ms >= began}
@@ -284,7 +290,10 @@ def find(adapter: Adapter[Any], name: str) -> tuple[str, TrashEntry]:
 
 
 def entries_with(adapter: Adapter[Any], paths: Collection[str]) -> list[str]:
-    """Names of the entries that hold files of these paths, as commits spell them; entries in doubt are left out."""
+    """Names of the entries that hold files of these paths, as commits spell them; entries in doubt are left out.
+
+    Files are found wherever they were: those of places that this call does not allow are not deleted either.
+    """
     ends = tuple(
         f"/{spelling}" for path in paths for spelling in (path.lstrip("/"), unquote(path).lstrip("/"))
     )
@@ -302,7 +311,7 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
 
     Files that are back already stay. ``locations`` are the places outside the table's own that an operator allows.
     Raises NotFound, and AdapterError if some files are still in the trash, or a vacuum still moves files into it: the
-    entry is then kept.
+    entry is then kept. If one file must not be moved to its place, none is: only the entry shows where they belong.
     """
     slot, entry = find(adapter, name)
     # Before the moves: a vacuum may end while they go on.
@@ -310,6 +319,7 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     filling = entry.name in being_filled(adapter.notes, intents, now_ms)
     storage = adapter.storage.allowing(locations)
     moves = _moves(adapter, storage, entry)
+    _require_places(adapter.table, entry, moves)
     back = {move.target: move.source for move in moves}
     _hint(adapter, entry, [move.source for move in moves if not move.orphan])
     held = [target for target, info in zip(back, storage.look([*back]), strict=True) if info is not None]
@@ -336,6 +346,18 @@ def restore_files(adapter: Adapter[Any], name: str, now_ms: int, locations: Sequ
     _forget(adapter.notes, slot, entry)
     moved = done.intersection(held)
     return replace(entry, files=len(moved), bytes=sum(move.bytes for move in moves if move.target in moved))
+
+
+def _require_places(table: str, entry: TrashEntry, moves: Sequence[_Move]) -> None:
+    """Raise AdapterError if a file of an entry must not be moved to its place."""
+    barred = [move for move in moves if move.refused]
+    if barred:
+        raise AdapterError(
+            f"{table}: the trash entry '{entry.name}' cannot be restored: {len(barred):,} of its {len(moves):,} files "
+            f"belong to places where this call must not write ({barred[0].source}: {barred[0].refused}). Nothing was "
+            "moved, and the entry is kept. Allow these places with vacuum.allowed-locations, as for the vacuum that "
+            "moved the files"
+        )
 
 
 def being_filled(notes: Notes, intents: Mapping[str, Intent], now_ms: int) -> set[str]:
@@ -383,11 +405,11 @@ def empty(
     An entry with a file that could not be deleted, or into which a vacuum may still move files, is returned with what
     was deleted of it and the state ``KEPT``, and is kept. ``locations`` as in :func:`restore_files`. Raises
     RetentionError where the table's files may belong to others and, after all other entries, for those with files that
-    a live version reads (unless ``dropped``: the table itself goes); AdapterError where the log or the storage does not
-    answer.
+    a live version reads or whose places are not allowed (unless ``dropped``: the table itself goes); AdapterError where
+    the log or the storage does not answer.
     """
     storage = adapter.storage.allowing(locations)
-    needed: dict[str, Collection[str]] = {}
+    kept: dict[str, str] = {}
     due = {
         slot: entry
         for slot, entry in entries(adapter).items()
@@ -405,13 +427,9 @@ def empty(
             require_allowed(adapter.table, versions)
             named = storage.named(versions, [file.path for file in there])
             left = {file.path for file in there}
-            missed = (
-                set()
-                if dropped
-                else _missed(storage, versions, [move.source for move in moves if move.target in left])
-            )
-            if missed:
-                needed[entry.name] = missed  # whole: without its other files, it could not be restored
+            in_trash = [move for move in moves if move.target in left]
+            if not dropped and (why := _why_kept(entry, storage, versions, in_trash)):
+                kept[entry.name] = why  # whole: without its other files, it could not be restored
                 continue
         gone = set(storage.delete([file for file in there if file.path not in named])) if there else set()
         size = sum(file.bytes for file in there if file.path in gone)
@@ -419,8 +437,27 @@ def empty(
         if emptied:
             _forget(adapter.notes, slot, entry)
         yield replace(entry, files=len(gone), bytes=size, state=entry.state if emptied else KEPT)
-    if needed:
-        raise _needed(adapter.table, needed)
+    if kept:
+        raise RetentionError(f"{adapter.table}: entries of the trash were kept: {'; '.join(kept.values())}")
+
+
+def _why_kept(entry: TrashEntry, storage: Storage, versions: Versions, moves: Sequence[_Move]) -> str:
+    """Why an entry must be kept for these files, which are in the trash; empty if it may go."""
+    barred = [move for move in moves if move.refused]
+    if barred:
+        return (
+            f"'{entry.name}' has {counted(len(barred), 'file')} of places that this call does not allow "
+            f"({barred[0].source}: {barred[0].refused}). Allow these places with vacuum.allowed-locations, as for the "
+            "vacuum that moved the files"
+        )
+    missed = _missed(storage, versions, [move.source for move in moves])
+    if not missed:
+        return ""
+    return (
+        f"'{entry.name}' has {counted(len(missed), 'file')} without which the current version, a branch or a tag "
+        f"cannot be read ({min(missed)}). Restore it: restore('{entry.name}') (on the command line: lakekeeper trash "
+        "restore)"
+    )
 
 
 def _missed(storage: Storage, versions: Versions, sources: Sequence[str]) -> set[str]:
@@ -430,15 +467,6 @@ def _missed(storage: Storage, versions: Versions, sources: Sequence[str]) -> set
     """
     live = sorted(storage.live(versions, sources))
     return {path for path, info in zip(live, storage.look(live), strict=True) if info is None}
-
-
-def _needed(table: str, needed: Mapping[str, Collection[str]]) -> RetentionError:
-    found = "; ".join(f"'{name}' has {len(paths):,} of them ({min(paths)})" for name, paths in needed.items())
-    return RetentionError(
-        f"{table}: the trash holds files without which the current version, a branch or a tag cannot be read: {found}. "
-        f"These entries were kept. Restore them: restore('{next(iter(needed))}') (on the command line: "
-        "lakekeeper trash restore)"
-    )
 
 
 def forget(adapter: Adapter[Any], name: str) -> None:
@@ -474,7 +502,7 @@ def _entry(plain: Mapping[str, Any]) -> TrashEntry:
 
 
 def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[_Move]:
-    """The moves that an entry's notes list, as far as they can be this entry's."""
+    """The moves that an entry's notes list into its own folder, which no forged note can lead out of."""
     grounds = storage.grounds
     home = trash_folder(grounds.roots[0], entry.name)
     moves: list[_Move] = []
@@ -488,9 +516,9 @@ def _moves(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[_
                 f"files is gone or damaged. Nothing was changed; the files are in {home}"
             ) from error
         moves += [
-            move
+            replace(move, refused=refusal(move.source, grounds))
             for move in listed
-            if within(move.target, home) and not move_refusal(move.source, move.target, grounds)
+            if within(move.target, home) and not refusal(move.target, grounds, "trash")
         ]
     return moves
 

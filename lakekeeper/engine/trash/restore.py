@@ -145,18 +145,28 @@ class _Restore:
             return self._append(registration)
 
     def _done_before(self) -> Commit | None:
-        """The commit of an earlier restore of this entry, if there is one. Raises AdapterError in doubt."""
-        changes = retried(lambda: since(self.adapter, self.entry.since, self.entry), self.clock)
+        """The commit of an earlier restore of this entry, if there is one. Raises AdapterError in doubt.
+
+        A rollback may have left the version at which the earlier restore began. The log is then read from the drop on:
+        each restore came after it, and the next one has to find the same commits.
+        """
+        entry, adapter = self.entry, self.adapter
+        changes = retried(lambda: since(adapter, entry.since, entry), self.clock)
+        if changes is not None and changes.obstacle and changes.landed(self._run_id) is None:
+            changes = retried(lambda: since(adapter, entry.dropped, entry), self.clock)
+            self.entry = replace(entry, since=entry.dropped)
         version = changes.landed(self._run_id) if changes else None
         if version is not None:
             return Commit(version, self._run_id, (), ())
         if changes is None or changes.obstacle:
             why = changes.obstacle if changes else "another table is in its place"
             raise AdapterError(
-                f"{self.adapter.table}: an earlier restore of '{self.entry.name}' began at version {self.entry.since}, "
+                f"{adapter.table}: an earlier restore of '{entry.name}' began at version {entry.since}, "
                 f"and whether its rows are back is not known ({why}); nothing was restored. Look for the rows of "
                 "the partition that the entry names, and empty the trash if they are there"
             )
+        if self.entry != entry:
+            trash_entries.change(adapter.notes, self.slot, entry, self.entry)
         return None
 
     def _append(self, registration: Registration) -> tuple[Commit, int, int]:

@@ -296,8 +296,10 @@ class VacuumJob:
                     "was deleted"
                 )
             return None
-        # After the versions were read: a drop that lands later than that is a commit that the expiry would meet.
-        settle(self.adapter, self.request.options, now)
+        # After the versions were read: a drop that lands later than that is a commit that the expiry would meet. A dry
+        # run writes no note: what a drop or restore in doubt may need counts as held then.
+        if not self.request.dry_run:
+            settle(self.adapter, self.request.options, now)
         retention = self._retention(versions, all_intents, now)
         kept = keep(self.adapter.table, versions, retention, now)
         backlog = self.records.backlog(versions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -162,6 +163,29 @@ def test_a_crashed_drop(scene: Scene, phase: str) -> None:
         back(scene)
         assert bin_of(scene) == []
     assert rows(scene) == before
+
+
+@pytest.mark.parametrize("died", ["drop", "restore"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_dry_run_of_a_vacuum_leaves_entries_in_doubt_as_they_are(
+    scene: Scene, phase: str, died: str
+) -> None:
+    """It settled them, and so wrote notes; what they may need counts as held."""
+    if died == "restore":
+        drop(scene)
+    table, at_phase = scene.table, once_at(phase, crash)
+    with pytest.raises(Crash):
+        drop(scene, observer=at_phase) if died == "drop" else back(scene, observer=at_phase)
+    table.later(2 * DAY)
+    table.append([{"day": 3, "k": 30}])
+    notes, doubted = dict(table.notes), bin_of(scene)
+    request = VacuumRequest(resolve({"vacuum.max-share": 1}), age_ms=DAY, dry_run=True)
+    report = vacuum(MemoryAdapter(table), request, clock=clock_of(scene))
+    assert (dict(table.notes), bin_of(scene)) == (notes, doubted)
+    assert report.plan is not None
+    assert {entry.version for entry in doubted} <= set(report.plan.kept)
+    vacuum(MemoryAdapter(table), replace(request, dry_run=False), clock=clock_of(scene))
+    assert bin_of(scene) != doubted or (died, phase) == ("restore", "before_commit")
 
 
 @pytest.mark.parametrize(

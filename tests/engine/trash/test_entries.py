@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.path_guard import Grounds, grounds_of
 from lakekeeper.core.vacuum.retention import Version, Versions
-from lakekeeper.core.vacuum.vacuum_plan import Backlog, Waiting
+from lakekeeper.core.vacuum.vacuum_plan import Backlog, Doomed, VacuumPlan, Waiting
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import register, registered
 from lakekeeper.engine.trash.entries import (
@@ -21,6 +23,7 @@ from lakekeeper.engine.trash.entries import (
     PENDING,
     RESTORING,
     TrashEntry,
+    TrashFolder,
     change,
     empty,
     entries,
@@ -36,6 +39,7 @@ from lakekeeper.errors import AdapterError, NotFound, RetentionError
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
+from lakekeeper.testing.storage import MemoryStorage
 from tests.engine.scene import intent, written
 from tests.engine.vacuums import DAY, readable, run
 
@@ -133,6 +137,105 @@ def test_a_file_that_is_back_at_its_place_keeps_no_entry(table: MemoryTable) -> 
     table.disk |= {path: disk[path] for path in old}
     assert len(list(empty(MemoryAdapter(table), None, table.now_ms))) == 1
     assert not [path for path in table.disk if "trash" in path]
+
+
+class _Roots(MemoryStorage):
+    """Storage of a table with files at ``mem:/ext`` too, where an operator may allow them."""
+
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def grounds(self) -> Grounds:
+        own = super().grounds
+        return grounds_of(own.roots[0], own.reserved, {"write.data.path": _EXT}, self.allowed)
+
+    def allowing(self, locations: Sequence[str]) -> _Roots:
+        other = _Roots(self._table)
+        other.allowed = tuple(locations)
+        return other
+
+    def _full(self, path: str) -> str:
+        return path if path.startswith("mem:/") else f"{self.grounds.roots[0]}/{path}"
+
+
+class _WithRoots(MemoryAdapter):
+    @property
+    def storage(self) -> _Roots:
+        return _Roots(self.store)
+
+
+_EXT, _AT_EXT = "mem:/ext", "mem:/ext/data/a.parquet"
+
+
+def moved_from_elsewhere(table: MemoryTable) -> tuple[_WithRoots, str]:
+    """A file outside the table's location, which a vacuum that was allowed it has moved to the trash; its entry."""
+    adapter = _WithRoots(table)
+    table.disk[_AT_EXT], table.made_at[_AT_EXT] = next(iter(table.disk.values())), 0
+    plan = VacuumPlan("db.t", table.uuid, 1, (Doomed(_AT_EXT, "data", 10, 1),), {}, ())
+    clock = Clock(lambda: table.now_ms, lambda _: None)
+    folder = TrashFolder(adapter, adapter.storage.allowing([_EXT]), "abcdef0123456789", resolve(), clock)
+    folder.open(plan)
+    assert folder.take(plan.files) == [_AT_EXT]
+    return adapter, folder.name
+
+
+@pytest.mark.parametrize("act", ["restore", "empty"])
+def test_an_entry_with_files_of_places_that_the_call_does_not_allow_is_kept(
+    table: MemoryTable, act: str
+) -> None:
+    """Loss: the call reported success, and removed the entry and the list of its files, but left these in the trash."""
+    adapter, name = moved_from_elsewhere(table)
+    there, notes = set(table.disk), dict(table.notes)
+
+    def call(*locations: str) -> None:
+        if act == "restore":
+            assert restore_files(adapter, name, table.now_ms, locations).files == 1
+        else:
+            assert [each.files for each in empty(adapter, None, table.now_ms, locations)] == [1]
+
+    error = AdapterError if act == "restore" else RetentionError
+    with pytest.raises(error, match=rf"db\.t: .*'{name}'.*{_AT_EXT}: .*vacuum\.allowed-locations"):
+        call()
+    assert (set(table.disk), dict(table.notes)) == (there, notes)
+    assert entries_with(adapter, [_AT_EXT]) == [name], "an undo names the entry"
+    call(_EXT)
+    assert entries(adapter) == {}
+    assert not [path for path in table.disk if "trash" in path]
+    assert (_AT_EXT in table.disk) == (act == "restore")
+
+
+def test_other_entries_are_emptied_though_one_has_files_of_a_place_that_is_not_allowed(
+    table: MemoryTable,
+) -> None:
+    other = run(table, age_ms=DAY, trash=True).trash
+    adapter, name = moved_from_elsewhere(table)
+    with pytest.raises(RetentionError, match=name):
+        list(empty(adapter, None, table.now_ms))
+    assert [each.name for each in entries(adapter).values()] == [name]
+    assert not [path for path in table.disk if other in path]
+    list(empty(adapter, None, table.now_ms, dropped=True))  # the table goes, and nothing will restore them
+    assert entries(adapter) == {}
+    assert not [path for path in table.disk if "trash" in path]
+
+
+def test_forged_moves_out_of_an_entry_do_nothing(table: MemoryTable) -> None:
+    """Only files in the entry's own folder are moved or deleted, and only to places that the call allows."""
+    adapter, name = moved_from_elsewhere(table)
+    home = f"{adapter.storage.grounds.roots[0]}/_lakekeeper/trash"
+    table.disk["mem:/ext/live"] = table.disk[next(iter(table.disk))]
+    own = next(path for path in table.disk if path.startswith("data/"))
+    moves = [
+        ["mem:/ext/x", "mem:/ext/live", 1],
+        ["mem:/ext/x", f"{home.removesuffix('_lakekeeper/trash')}{own}", 1],
+        ["mem:/ext/x", f"{home}/another/0/x", 1],
+        ["mem:/ext/x", f"{home}/{name}/../x", 1],
+        ["mem:/ext/x", f"{home}/{name}", 1],
+    ]
+    table.notes[f"trash/{name}/moves-0000.json"] = json.dumps(moves)
+    there = set(table.disk)
+    list(empty(adapter, None, table.now_ms, [_EXT]))
+    assert set(table.disk) == there
+    assert entries(adapter) == {}
 
 
 def with_trash(table: MemoryTable) -> str:
@@ -433,10 +536,10 @@ def test_an_entry_is_found_by_a_unique_prefix_of_its_name(table: MemoryTable) ->
         ({"version": 0, "dropped": 1}, 1999, {0, 1}),  # the first version of a Delta table
         ({"state": PENDING}, 1999, {2, 3, 4}),  # the drop was based on one of these
         (
-            {"state": RESTORING, "dropped": 3, "since": 4},
+            {"state": RESTORING, "dropped": 2, "since": 4},
             1999,
             {2, 3, 4},
-        ),  # its rows may be in one of the latter
+        ),  # a restore may have made one of these, and a rollback to version 3 may have left version 4
         ({"kind": "files"}, 1999, set()),  # files are moved, and need no version
     ],
 )

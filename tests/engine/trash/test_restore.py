@@ -12,6 +12,9 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered
@@ -310,6 +313,75 @@ def test_the_history_that_would_show_an_earlier_restore_is_gone(scene: Scene) ->
     with pytest.raises(Rejected, match="expired"):
         back(scene)
     assert scene.table.current.number == version
+
+
+class _RolledBack(MemoryAdapter):
+    """A table that was rolled back: its log shows nothing after the versions that the rollback left, as Iceberg's."""
+
+    def __init__(self, table: MemoryTable, left: set[int]) -> None:
+        super().__init__(table)
+        self.left = left
+
+    def changes_since(self, snapshot: Snapshot) -> Changes:
+        found = super().changes_since(snapshot)
+        winners = tuple(each for each in found.winners if each.version not in self.left)
+        obstacle = Reason.of(Code.NOT_AN_ANCESTOR, read=snapshot.version or 0, current=found.version)
+        return replace(found, winners=winners, obstacle=obstacle if snapshot.version in self.left else None)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "killed again"])
+@pytest.mark.parametrize("failed", ["refused", "killed"])
+def test_rows_come_back_after_a_rollback_to_a_version_before_a_restore_that_failed(
+    monkeypatch: pytest.MonkeyPatch, failed: str, again: bool
+) -> None:
+    """Loss: each later restore raised that the outcome of the failed one was not known, until the rows expired."""
+    scene = two_days(Settings(linear=False))
+    before, table = rows(scene), scene.table
+    drop(scene)
+    dropped = table.current.number
+    table.append([{"day": 3, "k": 30}])
+
+    def commit(*_: Any) -> Commit:
+        raise Rejected("403") if failed == "refused" else Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryRestores, "commit", commit)
+        with pytest.raises((Rejected, Crash)):
+            back(scene)
+    left = set(range(dropped + 1, table.current.number + 1))
+    table.apply("ROLLBACK", lambda now: replace(now, files=table.version(dropped).files))
+    [entry] = bin_of(scene)
+    adapter, clock = _RolledBack(table, left), clock_of(scene)
+    act = partial(restore, adapter, MemoryRunner(), entry.name, resolve(), clock=clock)
+    if again:
+        with pytest.raises(Crash):
+            act(observer=lambda now, _: crash() if now == "committed" else None)
+    assert act().already == again
+    assert rows(scene) == before
+    assert bin_of(scene) == []
+
+
+def test_a_restore_that_fails_does_not_hide_the_commit_of_another_one_that_died(
+    monkeypatch: pytest.MonkeyPatch, scene: Scene
+) -> None:
+    """Its failure says nothing of the other's commit, so the entry stays in the state that shows when both began."""
+    before = rows(scene)
+    drop(scene)
+
+    def other(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "before_commit":
+            with pytest.raises(Crash):
+                back(scene, lambda now, _: crash() if now == "committed" else None)
+            monkeypatch.setattr(MemoryRestores, "commit", refused)
+
+    def refused(*_: Any) -> Commit:
+        raise Rejected("403")
+
+    with pytest.raises(Rejected):
+        back(scene, other)
+    monkeypatch.undo()
+    assert back(scene).already
+    assert rows(scene) == before
 
 
 @pytest.mark.parametrize("error", [NotSent("503"), Rejected("429")], ids=["not sent", "refused"])
