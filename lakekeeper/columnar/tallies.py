@@ -47,7 +47,7 @@ class Tally:
 
     def _add_bounds(self, values: pa.Array) -> None:
         ends = pc.min_max(values).as_py()
-        if ends["min"] is None or math.isnan(ends["min"]):
-            return
+        if ends["min"] is None or not ends["min"] <= ends["max"]:
+            return  # of NaNs alone: NaN for both, or ∞ and -∞ before Arrow 25
         lo, hi = self.bounds or (math.inf, -math.inf)
         self.bounds = min(lo, ends["min"] or -0.0), max(hi, ends["max"] or 0.0)
