@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.model.block_changes import differing, only_blocks
+from lakekeeper.core.model.block_changes import delete_ids, differing, only_blocks
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported, reason
@@ -168,7 +168,7 @@ def _refuse_returned(log: Log, removed: BlockSet, after: BlockSet, version: int,
     ``removed`` are the blocks that it removed, or masked further; ``after`` are those that it left. Each RESTORE counts
     as it left the table: a later rewrite may have moved the rows to other files.
     """
-    left = _delete_ids(after)
+    left = delete_ids(after)
     for winner in commits_between(log, version, now.version).winners:
         if winner.operation == _RESTORE and _has_back(log, removed, left, winner.version, now):
             raise Unsupported(
@@ -182,14 +182,10 @@ def _refuse_returned(log: Log, removed: BlockSet, after: BlockSet, version: int,
 def _has_back(log: Log, removed: BlockSet, left: Mapping[str, str], version: int, now: State) -> bool:
     """Whether a version has files with rows that were removed; True if it can no longer be read."""
     try:
-        live = _delete_ids(read_blocks(log, log.at(version, now.table_uuid), None, []))
+        live = delete_ids(read_blocks(log, log.at(version, now.table_uuid), None, []))
     except NotFound:
         return True
     return any(path in live and live[path] != left.get(path) for path in removed.path.to_pylist())
-
-
-def _delete_ids(blocks: BlockSet) -> dict[str, str]:
-    return dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
 
 
 def _refuse_changed(log: Log, was: State, now: State) -> None:

@@ -328,9 +328,8 @@ def send(jvm: Iceberg, table: Any, name: str, base: Any, made: Any) -> None:
     Raises NotSent, LostRace, Conflict or Rejected if the snapshot is known not to be in the table, else Unknown.
     """
     require_newest(jvm, name, table)
-    with preparing(
-        name
-    ):  # Iceberg refuses metadata that is more than a minute older than the last, by other clocks
+    # Iceberg refuses metadata that is more than a minute older than the last, which another clock may have dated.
+    with preparing(name):
         updated = jvm.api.TableMetadata.buildFrom(base).setBranchSnapshot(made, "main").build()
     try:
         table.operations().commit(base, updated)

@@ -23,15 +23,24 @@ _FLOATS = {"float": "<f", "double": "<d"}
 Bounds = tuple[bytes | None, bytes | None]
 
 
-def own_bounds(
-    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str], within: str = ""
-) -> Iterator[tuple[int | None, Bounds]]:
-    """(field id, bounds) of text, bytes and floats, in structs too, where the metrics mode has bounds."""
+def _leaves(
+    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], within: str = ""
+) -> Iterator[tuple[str, FileColumn, ColumnStats]]:
+    """(dotted name, column, statistics) of all columns and fields of structs; a list or a map counts as one."""
     for column, found in zip(columns, stats, strict=True):
         name = f"{within}{column.name}"
         if column.kind == "struct":
-            yield from own_bounds(column.children, found.children, mode, f"{name}.")
-        elif column.kind in ("string", "binary", *_FLOATS):
+            yield from _leaves(column.children, found.children, f"{name}.")
+        else:
+            yield name, column, found
+
+
+def own_bounds(
+    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str]
+) -> Iterator[tuple[int | None, Bounds]]:
+    """(field id, bounds) of text, bytes and floats, in structs too, where the metrics mode has bounds."""
+    for name, column, found in _leaves(columns, stats):
+        if column.kind in ("string", "binary", *_FLOATS):
             how = mode(name)
             most = _TRUNCATED.fullmatch(how)
             if most or how == "full":
@@ -39,14 +48,11 @@ def own_bounds(
 
 
 def own_counts(
-    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str], within: str = ""
+    columns: Sequence[FileColumn], stats: Sequence[ColumnStats], mode: Callable[[str], str]
 ) -> Iterator[tuple[int | None, int]]:
     """(field id, NULLs) of floats, in structs too, where the metrics mode has counts."""
-    for column, found in zip(columns, stats, strict=True):
-        name = f"{within}{column.name}"
-        if column.kind == "struct":
-            yield from own_counts(column.children, found.children, mode, f"{name}.")
-        elif column.kind in _FLOATS and mode(name) != "none":
+    for name, column, found in _leaves(columns, stats):
+        if column.kind in _FLOATS and mode(name) != "none":
             yield column.field_id, found.nulls
 
 

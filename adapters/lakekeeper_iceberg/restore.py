@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakekeeper.core.model.block_changes import differing
+from lakekeeper.core.model.block_changes import delete_ids, differing
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
@@ -91,11 +91,8 @@ class IcebergRestores:
 
     def _has_back(self, table: Any, removed: BlockSet, left: BlockSet) -> bool:
         """Whether a file is live that the delete removed, or without the deletes that it added."""
-        then, live = (
-            dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
-            for blocks in (left, self.seen(self.jvm.pinned(table), "true").blocks)
-        )
-        was = dict(zip(removed.path.to_pylist(), removed.delete_id.to_pylist(), strict=True))
+        was, then = delete_ids(removed), delete_ids(left)
+        live = delete_ids(self.seen(self.jvm.pinned(table), "true").blocks)
         return any(path in live and (path not in then or live[path] == was[path]) for path in was)
 
     def _returned(self, version: int, parent: int) -> Unsupported:

@@ -134,9 +134,8 @@ class Outputs:
         group = pa.Table.from_arrays(columns, schema=self._schema)
         with_nan = columns_with_nan(group)
         if not with_nan <= self._unbounded:
-            self._unbounded |= (
-                with_nan  # of all further files: a footer cannot drop the bounds of a row group
-            )
+            # Of all further files: a footer cannot drop the bounds of a row group that is written.
+            self._unbounded |= with_nan
             self._finish()
         file = self._file or self._start(group)
         file.writer.write_table(group, row_group_size=rows.num_rows)
@@ -193,9 +192,9 @@ class Outputs:
 
     def _bounded(self, rows: pa.Table) -> bool | list[str]:
         """The columns of Parquet with statistics in the footer; True for all."""
-        return (
-            [path for path in all_columns(rows) if path not in self._unbounded] if self._unbounded else True
-        )
+        if not self._unbounded:
+            return True
+        return [path for path in all_columns(rows) if path not in self._unbounded]
 
     def _finish(self) -> None:
         file = self._file

@@ -59,9 +59,8 @@ def _bounds(
 ) -> tuple[Any, Any]:
     """The bounds of all row groups; none if those of one are not known."""
     kind = arrow_type(column.kind)
-    if pa.types.is_floating(
-        kind
-    ):  # a footer has no bounds if there are NaNs, and some versions of Arrow know no ∞
+    # A footer has no bounds of floats if there are NaNs, and those of ∞ are wrong in some versions of Arrow.
+    if pa.types.is_floating(kind):
         return (_json(tally.bounds[0]), _json(tally.bounds[1])) if tally.bounds else (None, None)
     ends: list[tuple[Any, Any]] = [long.bounds[leaf]] if leaf in long.bounds else []
     for number in range(footer.num_row_groups):

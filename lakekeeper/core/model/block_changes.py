@@ -41,6 +41,11 @@ def differing(before: Snapshot, after: Snapshot) -> tuple[Snapshot, Snapshot]:
     return replace(before, blocks=first), replace(after, blocks=second)
 
 
+def delete_ids(blocks: BlockSet) -> dict[str, str]:
+    """The id of its deletes for each path; empty for a block without deletes."""
+    return dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
+
+
 def _lacking(blocks: BlockSet, others: BlockSet) -> BlockSet:
     same = others.delete_id.take(pc.index_in(blocks.path, value_set=others.path))
     stayed = pc.fill_null(pc.equal(blocks.delete_id, same), False)
