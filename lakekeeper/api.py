@@ -40,6 +40,7 @@ from lakekeeper.engine.merge.planning import look, plan_for
 from lakekeeper.engine.simulate import Course, simulate_table
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import drop_rows, settle
+from lakekeeper.engine.trash.empty import empty
 from lakekeeper.engine.trash.entries import TrashEntry
 from lakekeeper.errors import OptionError
 from lakekeeper.history.costs import Costs, costs_of
@@ -535,7 +536,7 @@ class Table:
         """
         keep_ms = None if all_entries else self.options(options).vacuum.trash_retention_ms
         now_ms, locations = self._context.clock.now_ms(), self.options(options).vacuum.allowed_locations
-        return tuple(trash_entries.empty(self._context.adapter, keep_ms, now_ms, locations))
+        return tuple(empty(self._context.adapter, keep_ms, now_ms, locations))
 
     @arguments.checked_flags
     def undo(

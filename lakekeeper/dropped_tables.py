@@ -24,7 +24,8 @@ from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
-from lakekeeper.engine.trash import entries as trash_entries
+from lakekeeper.engine.trash.empty import empty
+from lakekeeper.engine.trash.entries import entries
 from lakekeeper.errors import (
     AdapterError,
     NotFound,
@@ -266,9 +267,9 @@ def _is_foreign(error: AdapterError) -> bool:
 
 def _trash_emptied(adapter: Adapter[Any], clock: Clock, locations: Sequence[str]) -> bool:
     """Empty the trash of a table; False if some of it remains."""
-    for _ in trash_entries.empty(adapter, None, clock.now_ms(), locations, dropped=True):
+    for _ in empty(adapter, None, clock.now_ms(), locations, dropped=True):
         pass
-    return not trash_entries.entries(adapter)
+    return not entries(adapter)
 
 
 def _joined(*steps: str) -> str:

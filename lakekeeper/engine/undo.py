@@ -25,7 +25,7 @@ from lakekeeper.engine.delete.row_delete import new_run_id
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import LONG_PAUSES, SHORT_PAUSES, retried, sent
 from lakekeeper.engine.state.leases import Registration, registered, registered_run
-from lakekeeper.engine.trash.entries import entries_with
+from lakekeeper.engine.trash.moves import entries_with
 from lakekeeper.errors import Conflict, OptionError, UndoError, Unknown
 from lakekeeper.spi import Adapter, Commit, Observer, Reversal, Undone
 

@@ -14,7 +14,7 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.trash.entries import restore_files
+from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from tests.delta.scene import Scene
 from tests.delta.vacuum import on_disk

@@ -17,7 +17,8 @@ from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import VACUUM, Intent, register, registered
-from lakekeeper.engine.trash.entries import entries, restore_files
+from lakekeeper.engine.trash.entries import entries
+from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.engine.undo import undo
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import NotFound, NotSent, OptionError, Rejected, UndoError, Unknown

@@ -16,7 +16,7 @@ from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.trash.entries import empty
+from lakekeeper.engine.trash.empty import empty
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from tests.model.oracle import Violation
 from tests.model.program import Names, Question, Trace

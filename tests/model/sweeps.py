@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.trash.entries import restore_files
+from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import Settings

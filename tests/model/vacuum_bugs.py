@@ -19,7 +19,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     VacuumPlan,
 )
 from lakekeeper.engine.state.leases import Intent, Registration
-from lakekeeper.engine.trash.entries import CURSOR
+from lakekeeper.engine.state.vacuum_cursor import CURSOR
 from lakekeeper.engine.vacuum import job as engine_sweep
 from lakekeeper.engine.vacuum import orphans
 from lakekeeper.engine.vacuum.deleter import Removal, Removed

@@ -15,7 +15,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state import leases
 from lakekeeper.engine.state.leases import register, registered
 from lakekeeper.engine.trash import entries as trash_entries
-from lakekeeper.engine.trash.entries import empty
+from lakekeeper.engine.trash.empty import empty
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter

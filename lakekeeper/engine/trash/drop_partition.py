@@ -26,6 +26,7 @@ from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry
+from lakekeeper.engine.trash.put import put
 from lakekeeper.errors import LakekeeperError, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner
 
@@ -61,7 +62,7 @@ def drop_rows(
         state=PENDING,
         run_id=new_run_id(),
     )
-    slot = trash_entries.put(adapter, entry, options)
+    slot = put(adapter, entry, options)
 
     def count(rows: int) -> None:
         """Note the number before the commit: a restore compares it, and a run that dies could not note it later."""
@@ -92,7 +93,7 @@ def drop_rows(
         if report.changed:
             if all(each.name != entry.name for each in trash_entries.entries(adapter).values()):
                 # Another session took this run for dead: its entry holds the version before the drop again.
-                trash_entries.put(adapter, entry, options)
+                put(adapter, entry, options)
             settle_drops(adapter, options, clock.now_ms())
         else:
             trash_entries.forget(adapter, entry.name)

@@ -29,6 +29,7 @@ from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.drop_partition import restore_run, settle_drops, since
 from lakekeeper.engine.trash.dropped_rows import dropped_rows, other_rows
 from lakekeeper.engine.trash.entries import PENDING, RESTORING, TrashEntry
+from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.engine.uncommitted import removed_parts
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import AdapterError, Conflict, NotFound, Unknown
@@ -58,7 +59,7 @@ def restore(
     seen = adapter.version()
     slot, entry = trash_entries.find(adapter, name)
     if entry.kind == "files":
-        back = trash_entries.restore_files(adapter, entry.name, started, options.vacuum.allowed_locations)
+        back = restore_files(adapter, entry.name, started, options.vacuum.allowed_locations)
         return RestoreReport(
             adapter.table, back.name, "files", files=back.files, bytes=back.bytes, version=seen.version
         )

@@ -26,7 +26,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
-from lakekeeper.engine.trash.entries import TrashFolder
+from lakekeeper.engine.trash.put import TrashFolder
 from lakekeeper.errors import AdapterError, Conflict, Rejected, Unknown, message
 from lakekeeper.spi import Adapter
 from lakekeeper.spi.storage import Storage

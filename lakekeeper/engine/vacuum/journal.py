@@ -31,7 +31,8 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import VACUUM, Intent, Registration, list_of, register, unlist
 from lakekeeper.engine.state.note_slots import in_parts, part, write_parts
-from lakekeeper.engine.trash.entries import CURSOR, being_filled
+from lakekeeper.engine.state.vacuum_cursor import CURSOR
+from lakekeeper.engine.trash.entries import being_filled
 from lakekeeper.engine.vacuum.deleter import Removed
 from lakekeeper.errors import MALFORMED, AdapterError
 from lakekeeper.spi import Notes

@@ -13,7 +13,8 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.run_name import is_restore_id
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.trash.drop_partition import restore_run, settle
-from lakekeeper.engine.trash.entries import DROPPED, PENDING, empty, forget
+from lakekeeper.engine.trash.empty import empty
+from lakekeeper.engine.trash.entries import DROPPED, PENDING, forget
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import (
     AdapterError,

@@ -17,23 +17,22 @@ from lakekeeper.core.vacuum.retention import Version, Versions
 from lakekeeper.core.vacuum.vacuum_plan import Backlog, Doomed, VacuumPlan, Waiting
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import register, registered
+from lakekeeper.engine.trash.empty import empty
 from lakekeeper.engine.trash.entries import (
     DROPPED,
     KEPT,
     PENDING,
     RESTORING,
     TrashEntry,
-    TrashFolder,
     change,
-    empty,
     entries,
-    entries_with,
     find,
     forget_at,
     held_versions,
-    put,
-    restore_files,
 )
+from lakekeeper.engine.trash.moves import entries_with
+from lakekeeper.engine.trash.put import TrashFolder, put
+from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.engine.vacuum.journal import Records
 from lakekeeper.errors import AdapterError, NotFound, RetentionError
 from lakekeeper.testing.lake import MemoryTable, Settings
