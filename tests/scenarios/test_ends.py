@@ -21,6 +21,13 @@ from tests.engine.scene import IN_PARTS, Scene, overlapping, rows
 
 PARTS = 10
 TABLES = 500
+OFF_BY_DEFAULT: list[dict[str, Any]] = [
+    {},
+    {"universal.compaction.total-size-threshold-bytes": 2000},
+    {"universal.compaction.incremental-size-threshold-bytes": 500},
+    {"universal.compaction.force-up-level-0": True},
+]
+"""Rules of ``universal`` that options switch on."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,8 @@ def drawn(part: int) -> Iterator[Drawn]:
             options["max-level"] = rng.choice([1, 2])
         if rng.random() < 0.2:
             options |= IN_PARTS
+        if rng.random() < 0.2:
+            options["depth-threshold-ratio"] = rng.choice([0.1, 0.5])
         yield Drawn(seed, scene, ["ranges", "peaks"][seed // PARTS % 2], options)
 
 
@@ -81,6 +90,8 @@ def test_a_final_run_of_adaptive_or_universal_ends_and_a_second_call_finds_nothi
         before = scene.table.fingerprint()
         if policy == "universal" and case.seed % 2:
             case.options["universal.num-sorted-run.compaction-trigger"] = 2
+        if policy == "universal":
+            case.options.update(OFF_BY_DEFAULT[case.seed // 2 % len(OFF_BY_DEFAULT)])
         report = scene.run(policy, final=True, options=case.options)
         assert scene.table.fingerprint() == before, case
         assert all(group.status == "committed" for group in report.groups), case
@@ -103,7 +114,9 @@ def _settled(case: Drawn) -> None:
     level = snapshot.blocks.level_under(snapshot.key)
     for blocks, own in _levels(snapshot.blocks, level, request.options):
         above_run = run_depth(len(snapshot.key.columns)) if own else 0
-        if _average(blocks) <= max(request.options.planning.depth_threshold, above_run):
+        ratio = request.options.planning.depth_threshold_ratio
+        threshold = request.options.planning.depth_threshold if ratio is None else max(1, ratio * len(blocks))
+        if _average(blocks) <= max(threshold, above_run):
             continue
         given = {reason[path] for path in blocks.path.to_pylist()}
         assert given <= {"max_level", "no_room", "no_partner"}, case

@@ -146,6 +146,15 @@ class PlanningOptions:
         low=1.0,
         high=1e9,
     )
+    depth_threshold_ratio: float | None = option(
+        "depth-threshold-ratio",
+        None,
+        "`ranges` and `peaks` use this share of the number of blocks in a level as its threshold, but at least 1, "
+        "instead of `depth-threshold`. The minimum above level 0 is the same. `none`: `depth-threshold` applies.",
+        unit="of a level's blocks",
+        low=0.0,
+        high=1.0,
+    )
     max_level: int = option(
         "max-level",
         32,
@@ -211,4 +220,26 @@ class UniversalOptions:
         "because of time.",
         unit="ms",
         low=1,
+    )
+    total_bytes: int | None = option(
+        "universal.compaction.total-size-threshold-bytes",
+        None,
+        "`universal` compacts all sorted runs of a partition when their total size is below this. `none`: never "
+        "because of the total size.",
+        unit="bytes",
+        low=1,
+    )
+    incremental_bytes: int | None = option(
+        "universal.compaction.incremental-size-threshold-bytes",
+        None,
+        "`universal` compacts all sorted runs of a partition when the total size of those below the highest level "
+        "exceeds this. `none`: never because of the incremental size.",
+        unit="bytes",
+        low=1,
+    )
+    force_up_level_0: bool = option(
+        "universal.compaction.force-up-level-0",
+        False,
+        "`universal` compacts the sorted runs of level 0 even when no other rule applies, together with the older ones "
+        "that `universal.compaction.size-ratio` adds.",
     )

@@ -117,13 +117,13 @@ def gates(
     options: Options,
     level: Ints,
     floor: npt.NDArray[np.float64] | float,
-    threshold_ratio: float | None = None,
 ) -> Gates:
     """The depth gate of each group, on the folded depth; ``level`` is the level of each group's blocks.
 
-    The threshold is ``depth-threshold``, or with a ``threshold_ratio`` that share of the group's blocks, at least 1
-    (Databend: ``threshold = blocks_num * ratio``). Above level 0 it is never lower than ``floor``, the apparent depth
-    of a single sorted run: no merge can improve on that, and the merge would be repeated up to the highest level.
+    The threshold is ``depth-threshold``, or with ``depth-threshold-ratio`` that share of the group's blocks, at least 1
+    (Databend: ``threshold = blocks_num * ratio``, with the blocks of the whole table in its code). Above level 0 it is
+    never lower than ``floor``, the apparent depth of a single sorted run: no merge can improve on that, and the merge
+    would be repeated up to the highest level.
     """
     size = len(level)
     starts = np.flatnonzero(np.diff(curve.group, prepend=-1))  # points of a group are contiguous
@@ -136,6 +136,7 @@ def gates(
     peak[present] = np.maximum.reduceat(curve.folded, starts)
     average = np.where(points > 0, total / np.maximum(points, 1), 1.0)
     threshold = np.full(size, options.planning.depth_threshold)
-    if threshold_ratio is not None:
-        threshold = np.maximum(1.0, np.bincount(curve.group[intervals.lo], minlength=size) * threshold_ratio)
+    ratio = options.planning.depth_threshold_ratio
+    if ratio is not None:
+        threshold = np.maximum(1.0, np.bincount(curve.group[intervals.lo], minlength=size) * ratio)
     return Gates(average, np.maximum(threshold, np.where(level > 0, floor, 0.0)), peak)

@@ -54,14 +54,12 @@ def select_by_depth(
     hot: Hot,
     *,
     one_level: bool,
-    threshold_ratio: float | None = None,
 ) -> list[Choice]:
     """Merges of the levels above their gate, and why every other candidate is left.
 
     With ``one_level``, a partition merges one level at a time, that of the greatest average depth (Snowflake sorts
     levels by AvgDepth); without, all of them, the lowest first (Databend). Merging only the lowest would starve the
-    others on every stream that keeps level 0 above its gate. For ``threshold_ratio`` see
-    :func:`lakekeeper.core.layout.levels.gates`.
+    others on every stream that keeps level 0 above its gate.
     """
     if snapshot.key is None:
         return [Skip(candidates, Reason.of(Code.NO_KEY))]
@@ -76,7 +74,7 @@ def select_by_depth(
     level = np.zeros(int(field.group.max()) + 1, np.int64)
     level[field.group] = field.level
     floor = run_floor(snapshot.key, field.blocks, field.group)
-    gate = gates(curve, field.intervals, options, level, floor, threshold_ratio)
+    gate = gates(curve, field.intervals, options, level, floor)
     lo, hi = field.intervals.lo, field.intervals.hi
     run, peak = assign(curve, lo, hi, hot(curve, gate) & gate.above[curve.group])
     groups, cut = _groups(field, run, options)

@@ -16,23 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lakekeeper.core.config.layout_options import UniversalOptions
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.units import Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The thresholds. Sizes in bytes, times in ms, shares in percent; None switches a rule off."""
-
-    trigger: int = 5
-    levels: int = 6
-    ratio: int = 1
-    amplification: int = 200
-    interval_ms: int | None = None
-    total_bytes: int | None = None
-    incremental_bytes: int | None = None
-    force_level_0: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +31,15 @@ class Unit:
     why: Reason
 
 
-def highest_level(rules: Rules, present: int) -> int:
-    """Where a full compaction puts everything: at least the highest level that holds data."""
-    return max(rules.levels - 1, present)
+def highest_level(options: UniversalOptions, present: int) -> int:
+    """Where a full compaction puts everything: at least the highest level that holds data.
+
+    There is one level more than the trigger, as by default in Paimon.
+    """
+    return max(options.trigger, present)
 
 
-def pick(level: Ints, size: Ints, rules: Rules, since_full_ms: int | None) -> Unit | None:
+def pick(level: Ints, size: Ints, options: UniversalOptions, since_full_ms: int | None) -> Unit | None:
     """The unit to merge of R runs, newest first, with their levels and sizes; None: nothing is due.
 
     ``since_full_ms`` is the time since the last full compaction, None if there was none. Levels above 0 ascend.
@@ -57,57 +47,62 @@ def pick(level: Ints, size: Ints, rules: Rules, since_full_ms: int | None) -> Un
     count = len(level)
     if not count:
         return None
-    top = highest_level(rules, int(level.max()))
-    due = _early_full(level, size, rules, top, since_full_ms)
+    top = highest_level(options, int(level.max()))
+    due = _early_full(level, size, options, top, since_full_ms)
     if due:
         return Unit(count, top, due.plus(Reason.of(Code.FULL_COMPACTION, runs=count)))
-    if count >= rules.trigger:
+    if count >= options.trigger:
         newer, oldest = int(size[:-1].sum()), int(size[-1])
-        if newer * 100 > rules.amplification * oldest:
+        if newer * 100 > options.max_amplification * oldest:
             why = Reason.of(
-                Code.SIZE_AMPLIFICATION, newer_bytes=newer, oldest_bytes=oldest, limit=rules.amplification
+                Code.SIZE_AMPLIFICATION,
+                newer_bytes=newer,
+                oldest_bytes=oldest,
+                limit=options.max_amplification,
             )
             return Unit(count, top, why.plus(Reason.of(Code.FULL_COMPACTION, runs=count)))
-        found = _by_size_ratio(level, size, rules, 1, force=False)
+        found = _by_size_ratio(level, size, options, 1, force=False)
         if found:
-            return _unit(level, top, found, _size_ratio(size, found, rules))
-    if count > rules.trigger:
-        found = _by_size_ratio(level, size, rules, count - rules.trigger + 1, force=False)
-        return _unit(level, top, found, Reason.of(Code.RUN_COUNT, runs=count, limit=rules.trigger))
-    fresh = int((level == 0).sum()) if rules.force_level_0 else 0
+            return _unit(level, top, found, _size_ratio(size, found, options))
+    if count > options.trigger:
+        found = _by_size_ratio(level, size, options, count - options.trigger + 1, force=False)
+        return _unit(level, top, found, Reason.of(Code.RUN_COUNT, runs=count, limit=options.trigger))
+    fresh = int((level == 0).sum()) if options.force_up_level_0 else 0
     if fresh:
-        found = _by_size_ratio(level, size, rules, fresh, force=True)
+        found = _by_size_ratio(level, size, options, fresh, force=True)
         return _unit(level, top, found, Reason.of(Code.LEVEL_0_FORCED, level_0=fresh, runs=count))
     return None
 
 
-def _size_ratio(size: Ints, count: int, rules: Rules) -> Reason:
+def _size_ratio(size: Ints, count: int, options: UniversalOptions) -> Reason:
     held: dict[str, int] = {"newest": count, "runs": len(size), "bytes": int(size[:count].sum())}
     if count == len(size):
-        return Reason.of(Code.SIZE_RATIO_OF_ALL, ratio=rules.ratio, **held)
-    return Reason.of(Code.SIZE_RATIO, ratio=rules.ratio, next_bytes=int(size[count]), **held)
+        return Reason.of(Code.SIZE_RATIO_OF_ALL, ratio=options.size_ratio, **held)
+    return Reason.of(Code.SIZE_RATIO, ratio=options.size_ratio, next_bytes=int(size[count]), **held)
 
 
-def _early_full(level: Ints, size: Ints, rules: Rules, top: int, since_full_ms: int | None) -> Reason | None:
+def _early_full(
+    level: Ints, size: Ints, options: UniversalOptions, top: int, since_full_ms: int | None
+) -> Reason | None:
     """What makes a full compaction due before the other rules apply."""
     if len(level) == 1:
         return None
-    interval = rules.interval_ms
+    interval = options.full_interval_ms
     if interval is not None and since_full_ms is None:
         return Reason.of(Code.NEVER_COMPACTED, interval_ms=interval)
     if interval is not None and since_full_ms is not None and since_full_ms > interval:
         return Reason.of(Code.COMPACTION_INTERVAL, since_ms=since_full_ms, interval_ms=interval)
     total = int(size.sum())
-    if rules.total_bytes is not None and total < rules.total_bytes:
-        return Reason.of(Code.TOTAL_SIZE, total_bytes=total, limit_bytes=rules.total_bytes)
+    if options.total_bytes is not None and total < options.total_bytes:
+        return Reason.of(Code.TOTAL_SIZE, total_bytes=total, limit_bytes=options.total_bytes)
     newer = int(size[level != top].sum())
-    if rules.incremental_bytes is not None and newer > rules.incremental_bytes:
-        limit = rules.incremental_bytes
+    if options.incremental_bytes is not None and newer > options.incremental_bytes:
+        limit = options.incremental_bytes
         return Reason.of(Code.INCREMENTAL_SIZE, newer_bytes=newer, level=top, limit_bytes=limit)
     return None
 
 
-def _by_size_ratio(level: Ints, size: Ints, rules: Rules, count: int, *, force: bool) -> int:
+def _by_size_ratio(level: Ints, size: Ints, options: UniversalOptions, count: int, *, force: bool) -> int:
     """The number of newest runs to merge: ``count``, and further ones while the next is no larger than all before it.
 
     Once there is more than one, runs of levels 0 and 1 are taken even if they are larger. 0 if there is only one,
@@ -115,7 +110,7 @@ def _by_size_ratio(level: Ints, size: Ints, rules: Rules, count: int, *, force: 
     """
     before = np.cumsum(size)[:-1]
     # In doubles, because percents of a large table overflow integers.
-    larger = before * (100.0 + rules.ratio) < size[1:] * 100.0
+    larger = before * (100.0 + options.size_ratio) < size[1:] * 100.0
     settled = level[1:] > 1
     if count == 1 and not force:
         settled[:1] = True  # nothing is triggered yet

@@ -28,11 +28,15 @@ OWNERS = (
     "min-input-files",
     "delete-ratio-threshold",
     "depth-threshold",
+    "depth-threshold-ratio",
     "max-level",
     "universal.num-sorted-run.compaction-trigger",
     "universal.compaction.size-ratio",
     "universal.compaction.max-size-amplification-percent",
     "universal.compaction.optimization-interval-ms",
+    "universal.compaction.total-size-threshold-bytes",
+    "universal.compaction.incremental-size-threshold-bytes",
+    "universal.compaction.force-up-level-0",
     "key-change-ratio",
     "queries-per-hour",
     "partial-progress.bytes-per-commit",
@@ -76,7 +80,8 @@ def _values(option: Option) -> st.SearchStrategy[Any]:
         numbers = st.integers(int(option.low or 0), int(option.high or 1 << 50))
         return st.none() | numbers if option.optional else numbers
     if option.kind is float:
-        return st.floats(option.low or 0.0, option.high or 1e9, allow_nan=False)
+        shares = st.floats(option.low or 0.0, option.high or 1e9, allow_nan=False)
+        return st.none() | shares if option.optional else shares
     if option.choices and not option.listed:
         return st.sampled_from(option.choices)
     if option.choices:

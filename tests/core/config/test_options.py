@@ -47,6 +47,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("depth-threshold", 0.5, "from 1"),
     ("depth-threshold", "deep", "number"),
     ("depth-threshold", float("inf"), "1,000,000,000"),
+    ("depth-threshold-ratio", -0.1, "a share of a level's blocks from 0 to 1, or none"),
+    ("depth-threshold-ratio", 1.1, "to 1"),
     ("max-level", 0, "from 1"),
     ("max-level", 1001, "1,000"),
     ("max-level", [3], "whole number"),
@@ -55,6 +57,9 @@ BAD: list[tuple[str, Any, str]] = [
     ("universal.compaction.max-size-amplification-percent", 0, "from 1"),
     ("universal.compaction.optimization-interval-ms", -1, "at least 1ms, or none"),
     ("universal.compaction.optimization-interval-ms", "64MB", "a time"),
+    ("universal.compaction.total-size-threshold-bytes", 0, "at least 1, or none"),
+    ("universal.compaction.incremental-size-threshold-bytes", "1h", "a size"),
+    ("universal.compaction.force-up-level-0", "on", "true or false"),
     ("budget-bytes", 0, "at least 1, or none"),
     ("budget-bytes", -1, "at least 1"),
     ("budget-bytes", "", "or none"),
@@ -128,6 +133,14 @@ def test_options_that_are_no_map_of_names_are_refused(given: Any) -> None:
         ("depth-treshold", "depth-threshold"),
         ("min-input-file", "min-input-files"),
         ("max-levels", "max-level"),
+        (
+            "universal.compaction.total-size-threshold",
+            "universal.compaction.total-size-threshold-bytes",
+        ),
+        (
+            "universal.compaction.incremental-size-threshold",
+            "universal.compaction.incremental-size-threshold-bytes",
+        ),
         ("auto.enable", "auto.enabled"),
     ],
 )

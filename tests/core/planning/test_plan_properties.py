@@ -23,9 +23,9 @@ from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
 from lakekeeper.core.planning.policies.deletes import DELETES
 from lakekeeper.core.planning.policies.full import FULL
 from lakekeeper.core.planning.policies.peaks import PEAKS
-from lakekeeper.core.planning.policies.ranges import RANGES, Ranges
+from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policies.sizes import SIZES
-from lakekeeper.core.planning.policies.universal import UNIVERSAL, Universal
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.testing.drawing import parse_blocks, print_blocks
@@ -50,8 +50,6 @@ POLICIES: list[tuple[Policy, ...]] = [
     (UNIVERSAL, SIZES),
     (RANGES, SIZES),
     (PEAKS, SIZES, DELETES),
-    (Ranges(threshold_ratio=0.1),),
-    (Universal(force_level_0=True),),
 ]
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -61,6 +59,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"max-level": 2},
     {"single-task-bytes": 1 * MIB},
     {"universal.num-sorted-run.compaction-trigger": 2},
+    {"universal.compaction.force-up-level-0": True, "depth-threshold-ratio": 0.1},
 ]
 
 many = settings(max_examples=fewer(150), derandomize=True, deadline=None)

@@ -20,13 +20,9 @@ from lakekeeper.core.planning.policy import Env
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The plateau, or plateaus, of greatest depth in each level that is above its threshold.
-
-    ``threshold_ratio`` replaces ``depth-threshold`` by a share of the level's blocks, as Databend does.
-    """
+    """The plateau, or plateaus, of greatest depth in each level that is above its threshold."""
 
     name: str = "peaks"
-    threshold_ratio: float | None = None
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         return select_by_depth(
@@ -35,7 +31,6 @@ class Peaks:
             options,
             deepest,
             one_level=False,
-            threshold_ratio=self.threshold_ratio,
         )
 
 

@@ -25,13 +25,9 @@ from lakekeeper.core.planning.policy import Env
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Maximal runs of points deeper than the average of their level; of a flat curve, its plateau.
-
-    ``threshold_ratio`` replaces ``depth-threshold`` by a share of the level's blocks, as Databend does.
-    """
+    """Maximal runs of points deeper than the average of their level; of a flat curve, its plateau."""
 
     name: str = "ranges"
-    threshold_ratio: float | None = None
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         return select_by_depth(
@@ -40,7 +36,6 @@ class Ranges:
             options,
             deeper_than_average,
             one_level=True,
-            threshold_ratio=self.threshold_ratio,
         )
 
 

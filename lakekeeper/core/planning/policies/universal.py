@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakekeeper.core.config.layout_options import UniversalOptions
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.layout.levels import frozen, full_size
 from lakekeeper.core.layout.overlap_groups import by_name, fill
@@ -33,7 +34,6 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.planning.sorted_runs import (
-    Rules,
     Unit,
     highest_level,
     pick,
@@ -43,31 +43,9 @@ from lakekeeper.core.units import Ints
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """The unit of each partition that a rule names, cut along the key where it exceeds the bounds of a group.
-
-    Besides the options ``universal.*``: ``levels``, including level 0, by default one more than the trigger; and three
-    rules of Paimon that are off by default, as in Paimon (:mod:`lakekeeper.core.planning.sorted_runs`).
-    """
+    """The unit of each partition that a rule names, cut along the key where it exceeds the bounds of a group."""
 
     name: str = "universal"
-    levels: int | None = None
-    total_bytes: int | None = None
-    incremental_bytes: int | None = None
-    force_level_0: bool = False
-
-    def rules(self, options: Options) -> Rules:
-        """The thresholds in force."""
-        given = options.universal
-        return Rules(
-            trigger=given.trigger,
-            levels=given.trigger + 1 if self.levels is None else self.levels,
-            ratio=given.size_ratio,
-            amplification=given.max_amplification,
-            interval_ms=given.full_interval_ms,
-            total_bytes=self.total_bytes,
-            incremental_bytes=self.incremental_bytes,
-            force_level_0=self.force_level_0,
-        )
 
     def choose(self, snapshot: Snapshot, candidates: Index, options: Options, env: Env) -> Sequence[Choice]:
         if snapshot.key is None:
@@ -86,7 +64,7 @@ class Universal:
         apart[order[wall]] = True
         if (apart & ~still).any():
             choices.append(Skip(candidates[apart & ~still], Reason.of(Code.NO_OVERLAP)))
-        picked = _pick(blocks, place, level, ~apart, self.rules(options), env.now_ms)
+        picked = _pick(blocks, place, level, ~apart, options.universal, env.now_ms)
         merges, left = _merges(blocks, level, picked, (order, wall), options)
         ranked = sorted(merges, key=lambda merge: -merge.score)
         return [
@@ -135,7 +113,9 @@ def _ordered(blocks: BlockSet, *keys: Ints) -> Index:
     return np.lexsort((named, *keys))
 
 
-def _pick(blocks: BlockSet, place: Ints, level: Ints, among: Bools, rules: Rules, now_ms: int) -> _Picked:
+def _pick(
+    blocks: BlockSet, place: Ints, level: Ints, among: Bools, options: UniversalOptions, now_ms: int
+) -> _Picked:
     """What is due in each partition, of the runs that the blocks ``among`` make."""
     of = np.full(len(blocks), -1, np.int64)
     units: list[Unit] = []
@@ -156,9 +136,9 @@ def _pick(blocks: BlockSet, place: Ints, level: Ints, among: Bools, rules: Rules
     for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         mine = at[stops[a] : stops[b]]
         levels = lev[starts[a:b]]
-        unit = pick(levels, size[a:b], rules, _since_full(blocks, mine, level, rules, now_ms))
+        unit = pick(levels, size[a:b], options, _since_full(blocks, mine, level, options, now_ms))
         if unit is None:
-            left.setdefault(_not_due(len(levels), rules), []).append(mine)
+            left.setdefault(_not_due(len(levels), options), []).append(mine)
             continue
         taken = at[stops[a] : stops[a + unit.runs]]
         of[taken] = len(units)
@@ -169,18 +149,22 @@ def _pick(blocks: BlockSet, place: Ints, level: Ints, among: Bools, rules: Rules
     return _Picked(of, units, left)
 
 
-def _since_full(blocks: BlockSet, mine: Index, level: Ints, rules: Rules, now_ms: int) -> int | None:
+def _since_full(
+    blocks: BlockSet, mine: Index, level: Ints, options: UniversalOptions, now_ms: int
+) -> int | None:
     """Time since the youngest block of the highest level was written; no state is kept for it."""
-    if rules.interval_ms is None:
+    if options.full_interval_ms is None:
         return None
-    full = mine[level[mine] == highest_level(rules, int(level[mine].max()))]
+    full = mine[level[mine] == highest_level(options, int(level[mine].max()))]
     return now_ms - int(blocks.added_at[full].max()) if len(full) else None
 
 
-def _not_due(count: int, rules: Rules) -> Reason:
-    if count < rules.trigger:
-        return Reason.of(Code.FEW_RUNS, runs=count, trigger=rules.trigger)
-    return Reason.of(Code.BALANCED_RUNS, runs=count, amplification=rules.amplification, ratio=rules.ratio)
+def _not_due(count: int, options: UniversalOptions) -> Reason:
+    if count < options.trigger:
+        return Reason.of(Code.FEW_RUNS, runs=count, trigger=options.trigger)
+    return Reason.of(
+        Code.BALANCED_RUNS, runs=count, amplification=options.max_amplification, ratio=options.size_ratio
+    )
 
 
 def _merges(

@@ -8,7 +8,7 @@ import pytest
 from lakekeeper.core.layout.depth import depth_curve
 from lakekeeper.core.layout.levels import Gates
 from lakekeeper.core.layout.snapshot_index import table_line
-from lakekeeper.core.planning.policies.peaks import PEAKS, Peaks, deepest
+from lakekeeper.core.planning.policies.peaks import PEAKS, deepest
 from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from tests.core.planning.drawn import left, merged, plan
@@ -49,7 +49,9 @@ def test_every_level_above_its_threshold_is_merged_at_once_the_lowest_first() ->
 
 @pytest.mark.parametrize("ratio, merges", [(0.5, 1), (0.8, 0)])
 def test_a_threshold_may_be_a_share_of_the_blocks_of_a_level(ratio: float, merges: int) -> None:
-    assert len(merged(plan(Peaks(threshold_ratio=ratio), STEPS))) == merges  # of 5 blocks, average depth 3.5
+    assert (
+        len(merged(plan(PEAKS, STEPS, depth_threshold_ratio=ratio))) == merges
+    )  # of 5 blocks, average depth 3.5
 
 
 def test_the_peak_of_one_group_says_nothing_about_another() -> None:

@@ -8,7 +8,7 @@ import pytest
 from lakekeeper.core.layout.depth import DepthCurve, depth_curve
 from lakekeeper.core.layout.levels import Gates
 from lakekeeper.core.layout.snapshot_index import table_line
-from lakekeeper.core.planning.policies.ranges import RANGES, Ranges, deeper_than_average
+from lakekeeper.core.planning.policies.ranges import RANGES, deeper_than_average
 from lakekeeper.testing.drawing import parse_blocks, parse_key
 from tests.core.planning.drawn import left, merged, plan
 from tests.engine.scene import groups_apart
@@ -61,8 +61,8 @@ def test_a_level_at_its_threshold_is_left(threshold: float, merges: int) -> None
 
 
 def test_a_threshold_may_be_a_share_of_the_blocks_of_a_level() -> None:
-    assert merged(plan(Ranges(threshold_ratio=0.5), TWO_PEAKS)) == []  # 8 blocks: 4
-    assert len(merged(plan(Ranges(threshold_ratio=0.2), TWO_PEAKS))) == 2
+    assert merged(plan(RANGES, TWO_PEAKS, depth_threshold_ratio=0.5)) == []  # 8 blocks: 4
+    assert len(merged(plan(RANGES, TWO_PEAKS, depth_threshold_ratio=0.2))) == 2
 
 
 def test_a_partition_merges_its_deepest_level_first() -> None:

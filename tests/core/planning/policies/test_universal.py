@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakekeeper.core.config.layout_options import UniversalOptions
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.layout.levels import frozen, full_size
 from lakekeeper.core.layout.snapshot_index import place_of, table_line
@@ -18,29 +19,29 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import Merge, Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.policies.universal import UNIVERSAL, Universal
+from lakekeeper.core.planning.policies.universal import UNIVERSAL
 from lakekeeper.core.planning.policy import Env
-from lakekeeper.core.planning.sorted_runs import Rules, Unit, pick
+from lakekeeper.core.planning.sorted_runs import Unit, pick
 from lakekeeper.testing.draws import Shape, as_snapshot, draw_snapshot
 from lakekeeper.testing.lake import Settings
 from tests.core.planning.paimon import Paimon
 from tests.engine.scene import Scene, overlapping, rows
 
 CROWDED = Shape(most=40, columns=1, partitions=2, kinds=("int",), missing=0.03)
-WHOLE: dict[str, tuple[Universal, dict[str, Any]]] = {
-    "defaults": (UNIVERSAL, {}),
-    "trigger": (UNIVERSAL, {"universal.num-sorted-run.compaction-trigger": 2}),
-    "forced": (Universal(force_level_0=True), {"universal.compaction.size-ratio": 0}),
-    "interval": (UNIVERSAL, {"universal.compaction.optimization-interval-ms": 500}),
-    "amplification": (UNIVERSAL, {"universal.compaction.max-size-amplification-percent": 100_000}),
+WHOLE: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "trigger": {"universal.num-sorted-run.compaction-trigger": 2},
+    "forced": {"universal.compaction.force-up-level-0": True, "universal.compaction.size-ratio": 0},
+    "interval": {"universal.compaction.optimization-interval-ms": 500},
+    "amplification": {"universal.compaction.max-size-amplification-percent": 100_000},
+    "total size": {"universal.compaction.total-size-threshold-bytes": "1GB"},
+    "incremental size": {"universal.compaction.incremental-size-threshold-bytes": "500MB"},
 }
 
 
-@pytest.mark.parametrize("policy, options", WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("options", WHOLE.values(), ids=WHOLE)
 @pytest.mark.parametrize("part", range(2))
-def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
-    part: int, policy: Universal, options: dict[str, Any]
-) -> None:
+def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(part: int, options: dict[str, Any]) -> None:
     """A plan merges the blocks of the unit, except those on the output level, which form groups of their own."""
     due = 0
     for seed in range(part, 120, 2):
@@ -52,11 +53,11 @@ def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
         every = np.arange(len(snapshot.blocks), dtype=np.intp)
         merges = [
             (choice.level, snapshot.blocks.path.take(pa.array(choice.blocks)).to_pylist())
-            for choice in policy.choose(snapshot, every, resolved, Env(now_ms=1000))
+            for choice in UNIVERSAL.choose(snapshot, every, resolved, Env(now_ms=1000))
             if isinstance(choice, Merge)
         ]
         merged = {path for _, paths in merges for path in paths}
-        expected, level_of, out = _expected(snapshot, policy, resolved, 1000)
+        expected, level_of, out = _expected(snapshot, resolved, 1000)
         assert merged <= expected, seed
         assert all(level_of[path] == out[path] for path in expected - merged), seed
         assert all(level == out[path] for level, paths in merges for path in paths), seed
@@ -65,7 +66,7 @@ def test_plans_merge_the_blocks_of_the_runs_that_paimon_picks(
 
 
 def _expected(
-    snapshot: Snapshot, policy: Universal, options: Options, now: int
+    snapshot: Snapshot, options: Options, now: int
 ) -> tuple[set[str], dict[str, int], dict[str, int]]:
     """The blocks of the unit by brute force, the level of each block, and the output level of those in the unit."""
     blocks = list(snapshot.blocks)
@@ -93,10 +94,9 @@ def _expected(
         if not runs:
             continue
         sized = [(level[run[0]], sum(blocks[i].bytes for i in run)) for run in runs]
-        rules = policy.rules(options)
-        top = max(rules.levels - 1, sized[-1][0])
+        top = max(options.universal.trigger, sized[-1][0])
         last = max((blocks[i].added_at for i in kept if level[i] == top), default=None)
-        unit = Paimon(rules, None if last is None else now - last).pick(sized)
+        unit = Paimon(options.universal, None if last is None else now - last).pick(sized)
         if unit:
             taken = [blocks[i].path for run in runs[: unit[0]] for i in run]
             found |= set(taken)
@@ -114,10 +114,10 @@ def _meets(line: Any, ordered: list[int], n: int) -> bool:
 
 
 def test_a_single_run_needs_no_full_compaction_unless_level_0_is_forced() -> None:
-    unit = pick(np.array([0]), np.array([10]), Rules(force_level_0=True), None)
+    unit = pick(np.array([0]), np.array([10]), UniversalOptions(force_up_level_0=True), None)
     forced = Reason.of(Code.LEVEL_0_FORCED, level_0=1, runs=1)
     assert unit == Unit(1, 5, forced.plus(Reason.of(Code.FULL_COMPACTION, runs=1)))
-    assert pick(np.array([5]), np.array([10]), Rules(force_level_0=True), None) is None
+    assert pick(np.array([5]), np.array([10]), UniversalOptions(force_up_level_0=True), None) is None
 
 
 def plan_of(scene: Scene, **options: Any) -> Plan:
@@ -154,7 +154,12 @@ def test_a_unit_above_the_bounds_keeps_its_output_level_in_each_group() -> None:
 def test_percentages_of_large_tables_do_not_overflow() -> None:
     """40 PB, 40 PB and 80 PB at a ratio of 1,000 % and an amplification of 1,000,000 %."""
     huge = np.array([40 << 50, 40 << 50, 80 << 50], np.int64)
-    unit = pick(np.array([0, 0, 2]), huge, Rules(trigger=3, ratio=1000, amplification=1_000_000), None)
+    unit = pick(
+        np.array([0, 0, 2]),
+        huge,
+        UniversalOptions(trigger=3, size_ratio=1000, max_amplification=1_000_000),
+        None,
+    )
     assert unit is not None
-    assert (unit.runs, unit.level) == (3, 5)
+    assert (unit.runs, unit.level) == (3, 3)
     assert (unit.why.code, unit.why["ratio"]) == ("size_ratio_of_all", 1000)
