@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import zipimport
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 
+from lakekeeper.columnar.memory import few_page_faults
 from lakekeeper.columnar.merge import merge_range
 from lakekeeper.columnar.values import Damaged, Declined
 from lakekeeper.core.model.file_merge import FileMerge
 
 DECLINED, DAMAGED, RANGES = "declined: ", "damaged: ", "ranges: "
-_SET_THP_DISABLE, _GET_THP_DISABLE = 41, 42  # prctl(2)
 
 
 def merge_part(task: str, part: int) -> list[str]:
@@ -31,7 +28,7 @@ def merge_part(task: str, part: int) -> list[str]:
     scratch = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     given = FileMerge.from_json(task)
     try:
-        with _small_pages():
+        with few_page_faults():
             ranges, written = merge_range(given, part, scratch=scratch or None)
     except (Declined, pa.ArrowException) as error:
         return [f"{DECLINED}{str(error) or type(error).__name__}"]
@@ -44,25 +41,6 @@ def merge_part(task: str, part: int) -> list[str]:
     finally:
         _forget_archives()
     return [f"{RANGES}{ranges}", *(file.to_json() for file in written)]
-
-
-@contextmanager
-def _small_pages() -> Iterator[None]:
-    """Keep the kernel from backing this process with huge pages; without effect where there is no ``prctl``.
-
-    Arrow's allocator asks for them. The kernel then looks for two contiguous megabytes, and compacts memory or takes
-    what was never touched, where small pages that were just freed would do. The first merge of a worker, 250 MB, took
-    3.7 seconds of the kernel in this way on a virtual machine, and 0.8 without; later ones differ little.
-    """
-    prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
-    if prctl is None or prctl(_GET_THP_DISABLE, 0, 0, 0, 0) != 0:
-        yield
-        return
-    prctl(_SET_THP_DISABLE, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        prctl(_SET_THP_DISABLE, 0, 0, 0, 0)
 
 
 def _forget_archives() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import resource
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -150,3 +151,35 @@ def test_a_merge_takes_small_pages_and_leaves_the_processs_setting(
         assert _without_huge_pages() == own
     finally:
         _without_huge_pages(before)
+
+
+def _resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="other C libraries have no such settings"
+)
+def test_freed_memory_stays_in_the_process_until_the_merge_ends(
+    monkeypatch: pytest.MonkeyPatch, task: FileMerge
+) -> None:
+    """Then it returns to the system, and the process's later tasks have their own allocator again."""
+    held, names, part = [], [], pa.array(np.ones(1 << 22))
+
+    def merge_range(*_args: object, **_options: object) -> tuple[list[object], list[object]]:
+        names.append(pa.default_memory_pool().backend_name)
+        for make in (lambda: pa.concat_arrays([part] * 8), lambda: np.ones(1 << 25)):
+            before = _resident()
+            assert len(make()) == 1 << 25
+            held.append(_resident() - before)
+        return [], []
+
+    monkeypatch.setattr(worker, "merge_range", merge_range)
+    own, before = pa.default_memory_pool().backend_name, _resident()
+    merge_part(task.to_json(), 0)
+    assert names == ["system"]
+    assert held[0] > 1 << 27
+    assert held[1] < 1 << 27, "the pages of the first array serve the second"
+    assert _resident() - before < 1 << 27
+    assert pa.default_memory_pool().backend_name == own
