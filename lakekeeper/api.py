@@ -574,7 +574,7 @@ class Table:
         HistoryError if the file cannot be read.
         """
         store = configured_store(self.options(lenient=True).history)
-        return History(store.operations(self._context.recorder.table, limit=limit))
+        return History(store.operations(self._context.recorder.table, limit=arguments.row_limit(limit)))
 
     def cost(self, since: datetime | None = None) -> Costs:
         """What the recorded operations on this table have cost by verb; with ``since``, those that ended after it.

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.config.options import CONF_PREFIX
+from lakekeeper.core.config.options import set_by
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.engine.alert import Alerts
 from lakekeeper.engine.auto_settings import AutoSettings
@@ -39,7 +39,6 @@ from lakekeeper.workloads import listen
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENABLED = CONF_PREFIX + "auto.enabled"
 _LOG = logging.getLogger("lakekeeper")
 _MOST_TEXTS = 1_000
 _installed: Installed | None = None  # an application has one Spark context
@@ -145,7 +144,7 @@ def install(spark: SparkSession) -> Installed:
 
 def _automatic_runs(spark: SparkSession) -> Installed:
     global _installed  # noqa: PLW0603 - an application has one Spark context
-    if lakekeeper_confs(spark).get(ENABLED, "false").lower() != "true":
+    if not set_by(lakekeeper_confs(spark), "auto.enabled"):
         return Installed(spark, None)
     if _installed is None or _installed.over:
         _installed = Installed(spark, service_settings(spark, None, None))

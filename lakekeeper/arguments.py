@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -68,7 +68,7 @@ def given_options(
     """The options of a call, with those that have an argument of their own."""
     given: dict[str, Any] = {}
     if policy is not None:
-        given["policy"] = policy if isinstance(policy, str) else ",".join(policy)
+        given["policy"] = policy if isinstance(policy, str) else ",".join(texts("policy", policy))
     if budget_bytes is not None:
         given["budget-bytes"] = budget_bytes
     return overridden(options, given)
@@ -120,7 +120,9 @@ def columns_and_layout(columns: Sequence[str] | str | None) -> tuple[tuple[str, 
     """Columns and layout of a call; text may name both: ``hilbert(a, b)``."""
     if columns is None:
         return None, "linear"
-    given, layout = parse_layout(columns) if isinstance(columns, str) else (tuple(columns), "linear")
+    given, layout = (
+        parse_layout(columns) if isinstance(columns, str) else (texts("columns", columns), "linear")
+    )
     if not given:
         raise OptionError("columns", columns, "one to four column names")
     return given, layout
@@ -160,16 +162,34 @@ def streams_to_keep(spark: SparkSession, table: str, options: Options) -> list[S
 
 def version_numbers(versions: Sequence[int]) -> tuple[int, ...]:
     """Versions of a call. Raises OptionError for anything but whole numbers."""
-    if not all(type(version) is int for version in versions):
+    if not _is_list(versions) or not all(type(version) is int for version in versions):
         raise OptionError("keep_versions", versions, "version numbers; tables go to shared_with")
     return tuple(versions)
 
 
 def table_names(tables: Sequence[str]) -> tuple[str, ...]:
     """Names of tables of a call. Raises OptionError for anything but text."""
-    if isinstance(tables, str) or not all(isinstance(table, str) for table in tables):
+    if not _is_list(tables) or not all(isinstance(table, str) for table in tables):
         raise OptionError("shared_with", tables, "a list of table names; versions go to keep_versions")
     return tuple(tables)
+
+
+def texts(name: str, given: Any) -> tuple[str, ...]:
+    """A list of texts of a call. Raises OptionError for anything else."""
+    if not _is_list(given) or not all(isinstance(text, str) for text in given):
+        raise OptionError(name, given, "a list of texts, or one text")
+    return tuple(given)
+
+
+def row_limit(limit: int | None) -> int | None:
+    """The most rows of a result; None for all. Raises OptionError for anything but a whole number from 1."""
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise OptionError("limit", limit, "a whole number from 1, or none for all")
+    return limit
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes)
 
 
 def retention(hours: float | str | None, older_than: datetime | None) -> tuple[int | None, int | None]:

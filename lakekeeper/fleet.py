@@ -126,9 +126,9 @@ def service_settings(
     """The settings of a pass or a service: what the call gives, then the session's confs."""
     call: dict[str, Any] = {}
     if tables is not None:
-        call["auto.tables"] = tables if isinstance(tables, str) else ",".join(tables)
+        call["auto.tables"] = tables
     if verbs is not None:
-        call["auto.verbs"] = ",".join(verbs)
+        call["auto.verbs"] = verbs
     if every is not None:
         call["auto.every"] = every
     require_classic(spark)

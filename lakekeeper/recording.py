@@ -186,7 +186,7 @@ class FleetMemory:
         """Write tasks to the history, or note what it had of them instead."""
         then = {task.key: self._recorded.get(task.key) for task in tasks}
         try:
-            store.keep_tasks(tasks, now_ms)
+            store.keep_tasks(tasks, now_ms, self._recorded)
             self._unwritten = {key: task for key, task in self._unwritten.items() if key not in then}
         except Exception as error:  # as for an operation: never the failure of the pass
             _warn(error)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, cast
 
 import pytest
 
-from lakekeeper.arguments import given_options, is_automatic, streams_to_keep
+from lakekeeper.arguments import (
+    columns_and_layout,
+    given_options,
+    is_automatic,
+    row_limit,
+    streams_to_keep,
+    table_names,
+    version_numbers,
+)
 from lakekeeper.core.config.options import overridden, resolve
-from lakekeeper.errors import RetentionError
+from lakekeeper.errors import OptionError, RetentionError
 
 
 @pytest.mark.parametrize(
@@ -38,3 +48,29 @@ def test_an_argument_replaces_its_option_in_either_spelling(name: str) -> None:
     assert resolve(given).planning.max_level == 2
     assert overridden({"retain_last": 3}, {"retain-last": 5}) == {"retain-last": 5}
     assert overridden(None, {"retain-last": 5}) == {"retain-last": 5}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: given_options(None, cast("Any", 5), None),
+        lambda: given_options(None, cast("Any", [5]), None),
+        lambda: columns_and_layout(cast("Any", 5)),
+        lambda: columns_and_layout(cast("Any", ["k", None])),
+        lambda: version_numbers(cast("Any", 5)),
+        lambda: version_numbers(cast("Any", "5")),
+        lambda: table_names(cast("Any", 5)),
+        lambda: row_limit(cast("Any", 2.5)),
+        lambda: row_limit(cast("Any", "5")),
+        lambda: row_limit(-3),
+        lambda: resolve({"min-input-files": Decimal("2.9")}),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused(call: Callable[[], object]) -> None:
+    """They came out of Python as TypeError, or went on: a Decimal was cut, and a limit of -3 meant no limit."""
+    with pytest.raises(OptionError, match="expected"):
+        call()
+
+
+def test_a_limit_may_be_left_out() -> None:
+    assert (row_limit(None), row_limit(1)) == (None, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,10 +105,12 @@ class Full(HistoryStore):
 
     full = True
 
-    def keep_tasks(self, tasks: Iterable[Task], now_ms: int) -> None:
+    def keep_tasks(
+        self, tasks: Iterable[Task], now_ms: int, before: Mapping[tuple[str, str], Task] | None = None
+    ) -> None:
         if self.full:
             raise HistoryError("database or disk is full")
-        super().keep_tasks(tasks, now_ms)
+        super().keep_tasks(tasks, now_ms, before)
 
 
 def test_a_history_that_cannot_be_written_overrides_nothing_newer(tmp_path: Path) -> None:
@@ -147,3 +149,17 @@ def test_services_have_different_names() -> None:
 )
 def test_the_name_of_a_table_in_the_history(name: TableName, expected: str) -> None:
     assert str(table_id(name)) == expected
+
+
+@pytest.mark.parametrize("ran", [False, True], ids=["still parked", "failed again"])
+def test_a_release_during_a_pass_holds_unless_the_task_fails_again(tmp_path: Path, ran: bool) -> None:
+    """The pass wrote the tasks as it had read them at its start: `release` reported success, to no effect."""
+    store = HistoryStore(tmp_path / "history.db")
+    parked = failed(TASK, "boom", 0, 1_000)
+    store.keep_tasks([parked], 0)
+    memory = FleetMemory(store)
+    assert memory.tasks()[TASK.key].failures == parked.failures > 0
+    assert store.release({"a"}) == ("a",)
+    memory.keep(report(0, failed(parked, "boom", 1, 1_000) if ran else replace(parked, state="queued")), 1)
+    [left] = FleetMemory(store).tasks().values()
+    assert (left.failures, left.is_parked(2)) == ((parked.failures + 1, True) if ran else (0, False))

@@ -469,7 +469,7 @@ def auto(
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
-    Settings are read from --properties-file and --conf. Each pass prints one line of JSON on stdout and, without
+    Settings are read from the confs, as Spark finds them. Each pass prints one line of JSON on stdout and, without
     --json, a table on stderr. On SIGTERM, the command commits the work in progress and exits. With --ui, a page shows
     the tables; it can also pause them if the environment variable LAKEKEEPER_UI_TOKEN holds a token of at least 16
     characters, which the page then requires.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 
 import typer
 
@@ -38,5 +39,6 @@ def failed(kind: str, message: str, code: int, as_json: bool) -> int:
     """Report a failure as one line on stderr, and with --json as an object on stdout; returns the exit code."""
     say(f"lakekeeper: {message}", err=True)
     if as_json:
-        typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
+        with suppress(OSError):  # stdout may be what failed
+            typer.echo(json.dumps({"error": {"type": kind, "message": message}}))
     return code

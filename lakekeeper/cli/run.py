@@ -15,7 +15,7 @@ import typer
 from lakekeeper.cli import run_hook
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
-from lakekeeper.core.config.options import CONF_PREFIX
+from lakekeeper.core.config.options import set_by
 from lakekeeper.engine.auto_settings import settings_from
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.installation import SUBMIT_ARGS
@@ -54,12 +54,13 @@ def run(
             raise typer.BadParameter("the program creates the session; use --conf instead", param_hint=name)
     if not Path(program[0]).is_file():
         raise OptionError("PROGRAM", program[0], "the path of a Python program")
-    if setup.confs().get(CONF_PREFIX + "auto.enabled", "false").lower() == "true":
+    if set_by(setup.lakekeeper_confs(), "auto.enabled"):
         settings_from(setup.check({}))
     arguments = _submit_arguments(setup)
     if arguments:
         os.environ[SUBMIT_ARGS] = submit_args(os.environ.get(SUBMIT_ARGS, ""), arguments)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # closed by the shell
+        sys.stdout.flush()
     # The process becomes the program: signals, standard streams and the exit code are its own.
     os.execv(sys.executable, [sys.executable, str(Path(run_hook.__file__)), *program])  # noqa: S606 - the user names it
 

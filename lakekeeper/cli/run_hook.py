@@ -14,7 +14,12 @@ import types
 from pathlib import Path
 from typing import Any
 
-_ENABLED = ("spark.lakekeeper.auto.enabled", "spark.lakekeeper.sql.call.enabled")
+_ENABLED = (
+    "spark.lakekeeper.auto.enabled",
+    "spark.lakekeeper.auto_enabled",
+    "spark.lakekeeper.sql.call.enabled",
+    "spark.lakekeeper.sql_call_enabled",
+)
 _LOG = logging.getLogger("lakekeeper")
 _handles: list[Any] = []
 
@@ -86,7 +91,8 @@ def _hook() -> None:
 
 
 def _install(session: Any) -> None:
-    if not any(str(session.conf.get(conf, "false")).lower() == "true" for conf in _ENABLED):
+    # `install` parses the value, and reports one that is neither true nor false.
+    if all(str(session.conf.get(conf, "false")).strip().lower() == "false" for conf in _ENABLED):
         return
     try:
         from lakekeeper import install

@@ -25,6 +25,7 @@ from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.recording import FleetMemory, session_store
+from lakekeeper.redaction import without_user
 from lakekeeper.spark.application import has_ended
 from lakekeeper.spark.interrupts import INTERRUPTED, current
 
@@ -52,11 +53,14 @@ def repeat(
     """
     page = page or PageSettings(None)
     page.check()
-    given: dict[str, Any] = {"auto.tables": ",".join(tables) or None, "auto.every": every}
+    given: dict[str, Any] = {"auto.tables": tables or None, "auto.every": every}
     options = setup.check(given)
     settings = settings_from(options)
     if not setup.silent:
-        say(f"lakekeeper auto: {', '.join(settings.tables)}; {', '.join(settings.verbs)}", err=True)
+        say(
+            f"lakekeeper auto: {', '.join(map(without_user, settings.tables))}; {', '.join(settings.verbs)}",
+            err=True,
+        )
     watched = Watched(settings.pause_seconds)
     pages = ServicePages(page, watched, Watch(), options.history, int(settings.pause_seconds * 1000))
     with (
@@ -142,13 +146,23 @@ class _Service:
             # A catalog that does not respond now may respond in the next pass.
             text = reason(error)
             self.watched.failed(text)
-            typer.echo(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
+            _print_line(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
             say(f"lakekeeper auto: {text}", err=True)
             return 1, True
         self.watched.ended(report)
         if not dry_run and not has_ended(self.spark):  # else what failed, failed with Spark
             self.alerts.after(report)
-        typer.echo(report.to_json())
+        _print_line(report.to_json())
         if not setup.silent and not setup.as_json:
             say(str(report), err=True)
         return report.exit_code, not report.cut_short
+
+
+def _print_line(text: str) -> None:
+    """Print a line on stdout. A disk that is full may have room at the next pass; a reader that has left ends us."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        say(f"lakekeeper auto: a line on stdout is lost: {reason(error)}", err=True)

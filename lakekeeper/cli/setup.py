@@ -77,10 +77,16 @@ class Setup:
             found["spark.master"] = self.master
         return found
 
+    def lakekeeper_confs(self) -> dict[str, str]:
+        """The confs of lakekeeper that a session would have, from wherever spark-submit takes confs."""
+        from lakekeeper.spark.session import user_confs
+
+        given = user_confs(self.confs(), self.properties_file)
+        return {key: value for key, value in given.items() if key.startswith(CONF_PREFIX)}
+
     def check(self, options: Mapping[str, Any]) -> Options:
-        """Check options before Spark starts, which takes seconds; raises OptionError."""
-        confs = {key: value for key, value in self.confs().items() if key.startswith(CONF_PREFIX)}
-        resolved = resolve(options, confs)
+        """Check options and confs before Spark starts, which takes seconds; raises OptionError."""
+        resolved = resolve(options, self.lakekeeper_confs())
         find_policies(resolved.table.policies)
         return resolved
 

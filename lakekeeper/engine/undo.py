@@ -93,7 +93,7 @@ def _found(
 def _name_of(run: str) -> RunName:
     try:
         return RunName.parse(run)
-    except ValueError:
+    except (ValueError, TypeError):
         expected = "the id of a run: one of a report's run_ids, or an operation_id of the history"
         raise OptionError("run_id", run, expected) from None
 

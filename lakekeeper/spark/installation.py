@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from lakekeeper.errors import AdapterError
@@ -61,13 +62,15 @@ def use_pyspark() -> None:
 
 
 def home() -> Path:
-    """The directory of the Spark that a session starts from."""
+    """The directory of the Spark that a session starts from; imports nothing. Raises AdapterError if there is none."""
     given = os.environ.get("SPARK_HOME")
     if given:
         return Path(given)
-    import pyspark
-
-    return Path(pyspark.__file__).parent
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        use_pyspark()  # says what to do
+        raise AdapterError("PySpark is not installed")
+    return Path(found.origin).parent
 
 
 def conf_dir() -> Path:
@@ -89,11 +92,14 @@ def configures_hive() -> bool:
 
 
 def defaults() -> dict[str, str]:
-    """The confs of ``spark-defaults.conf``; empty without one. Raises AdapterError if it cannot be read."""
+    """The confs of ``spark-defaults.conf``; empty without one, or without Spark.
+
+    Raises AdapterError if the file cannot be read.
+    """
     try:
         return confs_of(conf_dir() / _DEFAULTS)
     except AdapterError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if isinstance(error.__cause__, FileNotFoundError | ModuleNotFoundError):
             return {}
         raise
 

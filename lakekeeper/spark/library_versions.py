@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from lakekeeper.core.config.options import CONF_PREFIX, resolve
+from lakekeeper.core.config.options import CONF_PREFIX, set_by, spellings
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm
@@ -48,8 +48,8 @@ def require_tested(jvm: Jvm, table: str, versions: Versions, surface: Callable[[
     untested = {name: found for name, (found, tested) in versions.items() if found not in tested}
     if not untested:
         return
-    allowed = jvm.spark.conf.get(CONF_PREFIX + ALLOW, None)
-    if allowed is not None and resolve(conf={CONF_PREFIX + ALLOW: allowed}).session.allow_untested_versions:
+    given = {key: jvm.spark.conf.get(key, None) for key in spellings(ALLOW, CONF_PREFIX)}
+    if set_by({key: value for key, value in given.items() if value is not None}, ALLOW):
         _require_members(jvm, table, untested, surface())
         return
     for name, (found, tested) in versions.items():

@@ -94,7 +94,7 @@ def local_session(
         warehouse.mkdir(parents=True, exist_ok=True)
     if running:
         return _take_over(named | dict(conf or {}))
-    given = _given(conf or {}, properties_file, master)
+    given = {"spark.master": master} | user_confs(conf or {}, properties_file)
     prepare_environment(given.get("spark.master", master))
     settings = session_confs(
         named,
@@ -136,14 +136,14 @@ def _warn_of_missing(spark: SparkSession) -> None:
         log.warning("%s", problem)
 
 
-def _given(conf: Mapping[str, str], properties_file: Path | None, master: str) -> dict[str, str]:
-    """The user's confs, with a master. Under spark-submit, the JVM already has them all."""
+def user_confs(conf: Mapping[str, str], properties_file: Path | None) -> dict[str, str]:
+    """The confs of the user with which a session would start. Under spark-submit, the JVM already has them all."""
     if _submitted():
         from pyspark import SparkConf
 
         submitted_jvm()
         return dict(SparkConf().getAll()) | dict(conf)
-    return {"spark.master": master} | installation.user_confs(conf, properties_file)
+    return installation.user_confs(conf, properties_file)
 
 
 def _spark_version() -> str:
@@ -326,7 +326,7 @@ def _restored(descriptor: int) -> Iterator[int]:
 @contextlib.contextmanager
 def _own_stdout() -> Iterator[None]:
     """What the starting JVM writes to stdout goes to stderr, for its lifetime: Ivy of Spark 3.5 greets there."""
-    if _submitted():
+    if _submitted() or sys.stdout is None or sys.stderr is None:  # closed by the shell
         yield
         return
     sys.stdout.flush()
@@ -342,7 +342,7 @@ def _quiet_start() -> Iterator[None]:
     A process, not a thread: the JVM keeps this stderr for its lifetime and must never wait for Python.
     """
     grep = shutil.which("grep")
-    if grep is None or _submitted() or os.environ.get("LAKEKEEPER_VERBOSE_START"):
+    if grep is None or _submitted() or sys.stderr is None or os.environ.get("LAKEKEEPER_VERBOSE_START"):
         yield
         return
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakekeeper.core.config.options import CONF_PREFIX, lookup
+from lakekeeper.core.config.options import CONF_PREFIX, set_by
 from lakekeeper.errors import AdapterError, OptionError
 from lakekeeper.spark import call_catalog, function_registry
 from lakekeeper.spark.call_catalog import ProcedureCatalog
@@ -43,8 +43,7 @@ _CATALOG, _SYSTEM = NAMESPACE
 
 def is_enabled(spark: SparkSession) -> bool:
     """Whether the session's conf enables them. Raises OptionError for a value that is neither true nor false."""
-    value = lakekeeper_confs(spark).get(ENABLED)
-    return value is not None and bool(lookup("sql.call.enabled").parse(value))
+    return bool(set_by(lakekeeper_confs(spark), "sql.call.enabled"))
 
 
 def add_statements(spark: SparkSession) -> None:

@@ -211,8 +211,10 @@ def _cluster_by(method: Callable[..., Any], given: dict[str, Any]) -> Any:
     if "columns" not in given:
         raise OptionError("cluster_by(columns => …)", None, "column names, or NULL to remove the key")
     columns, layout = columns_and_layout(given.pop("columns"))
-    if layout != "linear":
-        given.setdefault("layout", layout)
+    if layout != "linear" and given.setdefault("layout", layout) != layout:
+        raise OptionError(
+            "cluster_by(layout => …)", given["layout"], f"{layout}, as in columns, or no layout"
+        )
     return method(*(columns or (None,)), **given)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def history(spark: SparkSession, limit: int | None = None) -> History:
     """Operations on all tables, newest first, at most ``limit``. Raises as ``Table.history``."""
-    return History(configured_store(_options(spark)).operations(limit=limit))
+    return History(configured_store(_options(spark)).operations(limit=arguments.row_limit(limit)))
 
 
 def cost(spark: SparkSession, since: datetime | None = None) -> Costs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from lakekeeper.cli import main
+from lakekeeper.cli.setup import Setup
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.task import Task, failed, skipped
+from lakekeeper.engine.auto_settings import settings_from
 from lakekeeper.engine.clock import Clock
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
@@ -312,3 +315,28 @@ def test_a_text_that_the_terminal_cannot_show_is_escaped(path: Path, encoding: s
 
 def test_a_store_without_automatic_runs_has_no_status(run: Run) -> None:
     assert run("status")[:2] == (0, "no automatic run is recorded\n")
+
+
+@pytest.mark.parametrize("place", ["defaults", "submitted", "command"])
+def test_confs_count_wherever_spark_submit_takes_them(
+    path: Path,
+    tmp_path: Path,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Sessions took them from everywhere, so that the history was written, and `history` found no file."""
+    conf = f"spark.lakekeeper.history.path={path}"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    if place == "defaults":
+        (tmp_path / "spark-defaults.conf").write_text(
+            f"{conf}\nspark.lakekeeper.auto.quiet-hours 08:00-18:00\n"
+        )
+    if place == "submitted":
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join(["--conf", conf, "pyspark-shell"]))
+    given = ["--conf", conf] if place == "command" else []
+    assert main(["history", "--json", *given]) == 0
+    assert ids(capsys.readouterr().out) == ["by-path", "new", "old"]
+    hours = settings_from(Setup().check({"auto.tables": "t"})).quiet_hours
+    assert bool(hours) is (place == "defaults")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import shlex
 import socket
 import sys
@@ -234,3 +237,36 @@ def test_the_command_ends_with_spark(
     assert repeat(Setup(quiet=True), ("a", "b"), every="30s", once=False, dry_run=False) == 1
     assert len(opened.given) == 3
     assert "Spark has ended" in capsys.readouterr().err
+
+
+def test_the_first_line_has_no_credentials(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Setup, "session", lambda _: None)
+    assert repeat(Setup(), ("s3a://AKIA:very/secret@bucket/a,b",), every=None, once=True, dry_run=True) == 1
+    assert "lakekeeper auto: s3a://***@bucket/a,b; " in capsys.readouterr().err
+    assert [name for name, _ in opened.given] == ["s3a://AKIA:very/secret@bucket/a,b"]
+
+
+def test_a_full_disk_behind_stdout_costs_a_line_and_no_service(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(io.StringIO):
+        """Has no room for the first line."""
+
+        def write(self, text: str) -> int:
+            if text and not self.tell():  # click writes nothing first, to see whether it may
+                super().write("lost\n")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(text)
+
+    out = Full()
+    monkeypatch.setattr(Setup, "session", lambda _: None)
+    waits = iter([False, True])
+    monkeypatch.setattr(Draining, "wait", lambda *_: next(waits))
+    monkeypatch.setattr(sys, "stdout", out)
+    assert repeat(Setup(quiet=True), ("a", "b"), every="30s", once=False, dry_run=False) == 1
+    assert len(opened.given) == 4, "two passes over two tables"
+    lost, report = filter(None, out.getvalue().split("\n"))
+    assert (lost, json.loads(report)["failed"]) == ("lost", 2)
+    assert "a line on stdout is lost: OSError: [Errno 28]" in capsys.readouterr().err

@@ -91,6 +91,13 @@ def test_a_delta_table_by_its_path(run: Run, delta: Path, spark: SparkSession) -
     assert (rows.count(), len(rows.inputFiles())) == (1_200, 1)
 
 
+@pytest.mark.parametrize("script", ['"$@" 2>&-', '"$@" >&- && echo "{}"'], ids=["stderr", "stdout"])
+def test_a_stream_that_the_shell_has_closed_stops_no_command(run: Run, delta: Path, script: str) -> None:
+    command = (sys.executable, "-m", "lakekeeper", "info", str(delta), "--columns", "k", "--json")
+    found = run("sh", "-c", script, "sh", *command)
+    assert found in ({}, found | {"total_partition_count": 6})
+
+
 def test_spark_submit_leaves_stdout_to_the_result(run: Run, delta: Path, spark: SparkSession) -> None:
     program = Path(str(lakekeeper.__file__)).parent / "__main__.py"
     packages = spark.sparkContext.getConf().get("spark.jars.packages", "")

@@ -182,7 +182,7 @@ class Option:
             return _time(value, _TIME_UNITS[self.unit][0])
         if self.unit == "bytes" and isinstance(value, str):
             return parse_size(value)
-        if self.kind is int and isinstance(value, float) and not value.is_integer():
+        if self.kind is int and not isinstance(value, str) and int(value) != value:
             raise ValueError(value)
         return self.kind(value)
 

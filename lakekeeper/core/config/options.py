@@ -110,6 +110,15 @@ def spellings(name: str, prefix: str) -> tuple[str, str]:
     return prefix + name, prefix + keyword(name)
 
 
+def set_by(confs: Mapping[str, str], name: str) -> Any:
+    """The value of an option that confs set, in either spelling; None if they do not set it. Raises OptionError."""
+    own = {key: confs[key] for key in spellings(name, CONF_PREFIX) if key in confs}
+    if not own:
+        return None
+    resolve(conf=own)  # checks the value, and that it is given once
+    return lookup(name).parse(next(iter(own.values())))
+
+
 def overridden(options: Mapping[str, Any] | None, by: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a call, with others in the place of those that they name, in whatever spelling. Raises OptionError."""
     replaced = {keyword(name) for name in _named(by)}

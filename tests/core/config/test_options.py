@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.option import keyword
-from lakekeeper.core.config.options import OPTIONS, lookup, overridden, resolve
+from lakekeeper.core.config.options import (
+    CONF_PREFIX,
+    OPTIONS,
+    lookup,
+    overridden,
+    resolve,
+    set_by,
+    spellings,
+)
 from lakekeeper.core.config.removed import REMOVED
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.errors import OptionError
@@ -327,3 +335,16 @@ def test_none_lifts_a_limit_in_the_call() -> None:
     ignored = resolve(conf=conf, properties={"lakekeeper.budget-bytes": "none"})
     assert ignored.budget.bytes == 10**9
     assert "1GB applies, not none" in ignored.ignored["lakekeeper.budget-bytes"]
+
+
+@pytest.mark.parametrize("name", ["auto.enabled", "sql.call.enabled", "allow-untested-versions"])
+def test_a_conf_sets_an_option_in_either_spelling(name: str) -> None:
+    """Three were looked up by one spelling, and another left them off without a word."""
+    one, other = spellings(name, CONF_PREFIX)
+    assert set_by({}, name) is None
+    assert set_by({one: " True "}, name) is set_by({other: "true"}, name) is True
+    assert set_by({other: "false"}, name) is False
+    with pytest.raises(OptionError, match="true or false"):
+        set_by({one: "yes"}, name)
+    with pytest.raises(OptionError, match="each option once"):
+        set_by({one: "true", other: "true"}, name)
