@@ -12,7 +12,6 @@ STATS, after which Delta counts no file twice.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from lakekeeper.errors import OptionError, Rejected
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper_delta import exact_json
 from lakekeeper_delta.blocks import leaf, struct_of
+from lakekeeper_delta.char_columns import holds_char
 from lakekeeper_delta.columns import Found, indexed, physical_step
 from lakekeeper_delta.commit import attempt, commit_tags, preparing
 from lakekeeper_delta.file_marks import vector_id
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 MOST_FILES = 5_000
 """Files of one commit: the driver holds an action of each."""
 _NAMED_COLUMNS = "delta.dataSkippingStatsColumns"
-_CHAR = re.compile(r"CHAR_VARCHAR_TYPE_STRING(?:(?!CHAR_VARCHAR_TYPE_STRING)[^}])*?\bchar\(")
 _FILE = "__lakekeeper_file"
 _COMPLETE = "every file has the required statistics"
 _LACKING = "{files:count file} without the required statistics"
@@ -210,4 +209,4 @@ def _as_text(stats: Mapping[str, Any], unbounded: Collection[str], *, masked: bo
 def _char_columns(state: State) -> frozenset[str]:
     """Physical names of columns with a CHAR, whose values Spark pads when it reads them; other readers do not."""
     fields = state.schema["fields"]
-    return frozenset(physical_step(state, field) for field in fields if _CHAR.search(json.dumps(field)))
+    return frozenset(physical_step(state, field) for field in fields if holds_char(field))

@@ -56,7 +56,7 @@ class DeltaRowDeletes:
         state = log.at(base, snapshot.table_uuid)
         row_delete.refuse_append_only(log, state)
         wanted = snapshot.blocks.path if paths is None else pa.array(sorted(paths), pa.string())
-        rows = log.scan(state, add_files(log, state, wanted.to_pylist()), numbered=True)
+        rows = log.scan(state, add_files(log, state, wanted.to_pylist()), numbered=True, padded=True)
         places = rows.where(where).select(*file_and_position(log, rows))
         return located(log, places, wanted)
 

@@ -14,6 +14,7 @@ from typing import Any
 from lakekeeper.errors import NotFound, reason
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import session_confs
+from lakekeeper_delta.char_columns import holds_char
 from lakekeeper_delta.features import refusals
 from lakekeeper_delta.shims import shim_of
 
@@ -202,37 +203,41 @@ class Log:
         """A Scala object below the package ``org.apache.spark.sql.delta``."""
         return self.jvm.object(f"{_DELTA}.{name}")
 
-    def scan(self, state: State, adds: Any, *, numbered: bool = False) -> Any:
+    def scan(self, state: State, adds: Any, *, numbered: bool = False, padded: bool = False) -> Any:
         """The live rows of AddFiles (a java.util.List) as a PySpark DataFrame, with the columns of ``state``.
 
         The files need not be in any version. ``numbered``: the metadata has row indexes, and vectors are applied
-        even if the protocol of ``state`` lacks the feature.
+        even if the protocol of ``state`` lacks the feature. ``padded``: CHAR columns have the values that a query sees,
+        in conditions too; otherwise those that are stored, which rewrites keep.
         """
         snapshot = self._with_vectors(state) if numbered else state.snapshot
         with self.jvm.active():
             frame = self.log.createDataFrame(
                 snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
             )
-        return self.jvm.dataframe(self._strict(frame))
+        chars = padded and any(map(holds_char, state.schema["fields"]))
+        return self.jvm.dataframe(self._strict(frame, snapshot.schema() if chars else None))
 
-    def _strict(self, frame: Any) -> Any:
+    def _strict(self, frame: Any, schema: Any = None) -> Any:
         """The scan as one that fails on a missing or damaged file, whatever the session is configured to do.
 
         Rows of a silently skipped file would count as deleted, or become live again.
         """
         relation = frame.queryExecution().analyzed().collectLeaves().head().relation()
         options = relation.options().updated("ignoreMissingFiles", "false")
-        return self._reading(frame, relation.location(), options.updated("ignoreCorruptFiles", "false"))
+        options = options.updated("ignoreCorruptFiles", "false")
+        return self._reading(frame, relation.location(), options, schema)
 
     def located(self, frame: Any, location: Any) -> Any:
         """A PySpark DataFrame like ``frame``, also a PySpark DataFrame, over the files of another index."""
         relation = frame._jdf.queryExecution().analyzed().collectLeaves().head().relation()
         return self.jvm.dataframe(self._reading(frame._jdf, location, relation.options()))
 
-    def _reading(self, frame: Any, location: Any, options: Any) -> Any:
+    def _reading(self, frame: Any, location: Any, options: Any, schema: Any = None) -> Any:
         """The scan of a frame with another index and other options, under the confs of ``session_confs``.
 
-        The analyzer adds the padding of CHAR columns above the relation, and adds it again here.
+        The analyzer has added the padding of CHAR columns above the relation and removed their type from it. With a
+        ``schema``, a StructType, the relation has the type again, so that the analyzer pads columns and literals.
         """
         plan = frame.queryExecution().analyzed().collectLeaves().head()
         relation = plan.relation()
@@ -245,7 +250,18 @@ class Log:
             options,
             session_confs.reading(relation.sparkSession()),
         )
-        return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, made), frame.sparkSession())
+        output = plan.output() if schema is None else self._typed(plan.output(), schema)
+        return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, made, output), frame.sparkSession())
+
+    def _typed(self, attributes: Any, schema: Any) -> Any:
+        """The attributes of a relation with the metadata of a schema's fields, which has the types of CHAR columns."""
+        names = set(map(str, schema.fieldNames()))
+        return self.jvm.seq(
+            [
+                each.withMetadata(schema.apply(each.name()).metadata()) if str(each.name()) in names else each
+                for each in self.jvm.python_list(attributes)
+            ]
+        )
 
     def _with_vectors(self, state: State) -> Any:
         """A snapshot to read with: Delta numbers rows and applies vectors only if the protocol has the feature."""

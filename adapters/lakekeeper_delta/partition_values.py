@@ -51,9 +51,9 @@ def refuse_repeated(log: Log, state: State, adds: Iterable[Any]) -> None:
     values = [_values(add) for add in adds]
     for name in timestamps:
         texts = {text for each in values if (text := each.get(physical_name(state, name)))}
-        at = F.col("text").cast("timestamp")
+        at = F.col("text").cast("timestamp_ltz")
         rows = log.jvm.from_arrow(pa.table({"text": pa.array(sorted(texts), pa.string())}))
-        if not rows.where(at != at.cast("string").cast("timestamp")).isEmpty():
+        if not rows.where(at != at.cast("string").cast("timestamp_ltz")).isEmpty():
             raise Unsupported(
                 log.name,
                 f"partition column {name} with times in the hour that is repeated at the end of summer time",

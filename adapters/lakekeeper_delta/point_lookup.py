@@ -14,12 +14,12 @@ from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.spi import Lost, Places
+from lakekeeper_delta.char_columns import holds_char
 from lakekeeper_delta.data_files import DataFiles
 from lakekeeper_delta.deletion_vectors import positions
 from lakekeeper_delta.deletion_writer import mask_of
 from lakekeeper_delta.native import Log, State
 
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark may pad such values on read
 _ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def places(log: Log, lost: Lost) -> Places | None:
 def _identity(state: State, task: MergeTask) -> Identity:
     """All columns that are stored in files; a task is in one partition."""
     stored = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
-    plain = [f for f in stored if not _padded(f)]
+    plain = [f for f in stored if not holds_char(f)]
     key = [_steps(state, state.schema, column.path) for column in (task.key.columns if task.key else ())]
     row_id = state.properties.get(_ROW_ID) if state.tracks_rows else None
     if state.tracks_rows and row_id is None:
@@ -81,14 +81,6 @@ def _steps(state: State, struct: Mapping[str, Any], path: Sequence[str]) -> Colu
         steps.append((str(stored), int(metadata["delta.columnMapping.id"]) if by_id else None))
         struct = field["type"] if isinstance(field["type"], Mapping) else {"fields": ()}
     return Column(tuple(steps))
-
-
-def _padded(field: Any) -> bool:
-    """Whether a field contains a CHAR column."""
-    if isinstance(field, Mapping):
-        kind = field.get("metadata", {}).get(_CHAR, "") if isinstance(field.get("metadata"), Mapping) else ""
-        return "char(" in str(kind).replace("varchar(", "") or any(_padded(part) for part in field.values())
-    return isinstance(field, list) and any(map(_padded, field))
 
 
 def _first_id(add: Any) -> int | None:

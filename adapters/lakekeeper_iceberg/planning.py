@@ -177,8 +177,7 @@ def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -
     """An Iceberg expression for a predicate over the columns of a schema; ``others``: for the rows that do not match.
 
     Raises one of ``NO_FORM`` for a predicate that Iceberg cannot express. The expression may match more rows than the
-    predicate: conditions on columns of type uuid are left out, as Iceberg compares their bounds as two signed numbers
-    (apache/iceberg#14216), while Parquet and Spark order them by unsigned bytes.
+    predicate, where Iceberg skips files that hold matching rows (:func:`widened`).
     """
     made = jvm.view.org.apache.spark.sql.execution.datasources
     frame = jvm.frame_of(schema)
@@ -193,26 +192,34 @@ def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -
     strategy = jvm.object("org.apache.spark.sql.execution.datasources.DataSourceStrategy")
     [named] = jvm.python_list(strategy.normalizeExprs(jvm.seq([condition]), output))
     found = made.SparkExpressionConverter.convertToIcebergExpression(named)
-    return bound(jvm, schema, without_uuids(jvm, schema, found))
+    return bound(jvm, schema, widened(jvm, schema, found))
 
 
-def without_uuids(jvm: Iceberg, schema: Any, condition: Any) -> Any:
-    """The expression with ``alwaysTrue`` for each condition on a column of type uuid."""
-    if "uuid" not in str(schema):
+def widened(jvm: Iceberg, schema: Any, condition: Any) -> Any:
+    """The expression, wider where Iceberg's bounds are not ordered as Spark orders values.
+
+    Bounds of a uuid are compared as two signed numbers (apache/iceberg#14216), and Spark orders it by unsigned bytes:
+    ``alwaysTrue``. Bounds of a float leave out NaN (apache/iceberg#9130), which Spark orders above all numbers:
+    ``x > 5`` becomes ``x > 5 OR is_nan(x)``.
+    """
+    if not any(kind in str(schema) for kind in ("uuid", "float", "double")):
         return condition
 
-    def widened(one: Any) -> Any:
-        kind = str(one.op())
+    def one(part: Any) -> Any:
+        kind = str(part.op())
         if kind in ("AND", "OR"):
-            return jvm.static(_EXPRESSIONS, kind.lower())(widened(one.left()), widened(one.right()))
+            return jvm.static(_EXPRESSIONS, kind.lower())(one(part.left()), one(part.right()))
         if kind in ("TRUE", "FALSE"):
-            return one
-        column = schema.findField(one.ref().name())
-        if column is None or str(column.type()) != "uuid":
-            return one
-        return jvm.static(_EXPRESSIONS, "alwaysTrue")()
+            return part
+        name = part.ref().name()
+        column = schema.findField(name)
+        if column is not None and str(column.type()) == "uuid":
+            return jvm.static(_EXPRESSIONS, "alwaysTrue")()
+        if column is None or str(column.type()) not in ("float", "double") or kind not in ("GT", "GT_EQ"):
+            return part
+        return jvm.static(_EXPRESSIONS, "or")(part, jvm.static(_EXPRESSIONS, "isNaN")(name))
 
-    return widened(jvm.static(_EXPRESSIONS, "rewriteNot")(condition))
+    return one(jvm.static(_EXPRESSIONS, "rewriteNot")(condition))
 
 
 def bound(jvm: Iceberg, schema: Any, unbound: Any) -> Any:

@@ -24,9 +24,12 @@ _TIME_FUNCTIONS = (
 _SESSION = ("CurrentUser", "CurrentDatabase", "CurrentCatalog", "CurrentTimeZone", "VariableReference")
 _TIMES = ("date", "time", "timestamp", "timestamp_ntz")
 _SPECIAL = re.compile(r"\s*(now|today|yesterday|tomorrow)\b", re.IGNORECASE)
+_GAP = r"(?:\s|/\*.*?\*/|--[^\n]*(?:\n|$))*"  # between the words of a literal
 _TYPED = re.compile(
-    rf"\b(?:date|time|timestamp(?:_ntz|_ltz)?)\s*(['\"]){_SPECIAL.pattern}[^'\"]*\1", re.IGNORECASE
+    rf"\b(?:date|time|timestamp(?:_ntz|_ltz)?){_GAP}r?(['\"])(?:{_SPECIAL.pattern}|[^'\"]*\\)[^'\"]*\1",
+    re.IGNORECASE | re.DOTALL,
 )
+"""A literal of a special time, or with an escape, which may spell one."""
 
 
 def refuse_unsteady(jvm: Jvm, where: str, expressions: Iterable[Any]) -> None:
@@ -36,7 +39,7 @@ def refuse_unsteady(jvm: Jvm, where: str, expressions: Iterable[Any]) -> None:
     """
     literal = _TYPED.search(where)
     if literal:  # ``DATE 'today'``: the parser has already replaced it by today's date
-        raise _unsteady(where, literal[0], "current time")
+        raise _unsteady(where, " ".join(literal[0].split()), "current time")
     for expression in expressions:
         _look(jvm, where, expression)
 

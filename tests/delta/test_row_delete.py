@@ -390,3 +390,29 @@ def test_a_failed_preparation_is_a_rejection(scene: Scene, monkeypatch: pytest.M
 def test_delta_has_no_delete_files_to_tidy(scene: Scene) -> None:
     filled(scene)
     assert scene.adapter().deletes.tidy(scene.adapter().snapshot(), "run-1") == Tidied()
+
+
+@MODES
+@pytest.mark.parametrize("stored", ["ab", "ab   "], ids=["stored as given", "stored padded"])
+def test_chars_are_compared_as_spark_compares_them(scene: Scene, properties: str, stored: str) -> None:
+    """The predicate was evaluated on the stored text: rows were deleted that no query finds, and others stayed."""
+    scene.run(
+        f"CREATE TABLE {{t}} (k INT, c CHAR(5), s STRUCT<c: CHAR(5)>) USING delta TBLPROPERTIES ({properties})"
+    )
+    scene.run(f"INSERT INTO {{t}} VALUES (1, '{stored}', struct('{stored}')), (2, 'zzzzz', struct('zzzzz'))")
+    predicates = (
+        "length(c) = 2",
+        "upper(c) = 'AB'",
+        "c || 'x' = 'abx'",
+        "c < 'ab '",
+        "length(s.c) = 2",
+        "c IN ('ab', 'yy')",
+        "s.c = 'ab'",
+        "length(c) = 5",
+    )
+    for where in predicates:
+        matching = scene.spark.read.format("delta").load(str(scene.path)).where(where).count()
+        adapter = scene.adapter()
+        assert adapter.deletes.find(adapter.snapshot(where=where), where).count() == matching, where
+    assert deleted(scene, "c = 'ab'").version == 2
+    assert [record["k"] for record in scene.log_records()] == [2]

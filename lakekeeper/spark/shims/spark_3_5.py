@@ -93,8 +93,8 @@ class Spark35(Spark40):
     def java_confs(self, jvm: Jvm) -> Any:
         return self.java_map(jvm, jvm.session.conf().getAll())
 
-    def with_relation(self, plan: Any, relation: Any) -> Any:
-        return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming())
+    def with_relation(self, plan: Any, relation: Any, output: Any) -> Any:
+        return plan.copy(relation, output, plan.catalogTable(), plan.isStreaming())
 
     def cancel_group(self, context: Any, group: str) -> None:
         """Spark 3.5 can only cancel the jobs that were started."""

@@ -76,9 +76,9 @@ class Spark41:
         """All confs of the session as a java.util.Map."""
         return jvm.session.conf().getAllAsJava()
 
-    def with_relation(self, plan: Any, relation: Any) -> Any:
-        """A LogicalRelation that reads another relation."""
-        return plan.copy(relation, plan.output(), plan.catalogTable(), plan.isStreaming(), plan.stream())
+    def with_relation(self, plan: Any, relation: Any, output: Any) -> Any:
+        """A LogicalRelation that reads another relation, with these columns."""
+        return plan.copy(relation, output, plan.catalogTable(), plan.isStreaming(), plan.stream())
 
     def with_output(self, plan: Any, output: Any) -> Any:
         """A DataSourceV2Relation with other columns."""
