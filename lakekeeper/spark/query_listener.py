@@ -106,12 +106,15 @@ class Listening:
         known = known_as(*names)
         with self._lock:
             kept = list(self._scans)
+            dropped = self.seen > len(kept)
+        # Of the time before the oldest scan, of whatever table, nothing is known once scans were dropped.
+        start = kept[0][1] if kept and dropped else self._started
         scans = [
             replace(scan_of(seen, at, values), weight=weight)
             for seen, at, values, weight in kept
             if scans_table(seen, known)
         ]
-        return collect(table, scans, source="the running session", start_ms=self._started, end_ms=_now_ms())
+        return collect(table, scans, source="the running session", start_ms=start, end_ms=_now_ms())
 
     def note(self, name: str, execution: Any, seconds: float) -> None:
         """Record the scans of a successful query, by the name of its action; never raises."""
