@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.errors import OptionError, reason
 
@@ -19,7 +20,8 @@ PATIENCE_SECONDS = 30.0
 class Alerts:
     """Alerts of one service: one for each table and pattern, and another only after a recovery.
 
-    A table whose failed verb was not attempted, because of quiet hours or a budget, has not recovered.
+    A table whose failed verb was not attempted, because of quiet hours, a pause or a budget, has not recovered, and
+    neither has one that is missing from a pass that could not list all tables.
 
     Raises OptionError for a command that cannot be split into words.
     """
@@ -43,7 +45,7 @@ class Alerts:
         patterns = {p.pattern: p.to_dict() for p in report.patterns if p.status != "matched"}
         wrong = tables.keys() | patterns.keys()
         new = wrong - self._known
-        self._known &= wrong | {t.table for t in report.tables if _not_attempted(t)}
+        self._known &= wrong | {t.table for t in report.tables if _not_attempted(t)} | self._unlisted(report)
         if not new or not self._command:
             return
         alert = {
@@ -56,6 +58,11 @@ class Alerts:
             _LOG.warning("the alert command failed: %s", self._why(error))
         else:
             self._known |= wrong
+
+    def _unlisted(self, report: AutoReport) -> set[str]:
+        """What a pass shows nothing of because the tables of some pattern could not be listed."""
+        seen = {t.table for t in report.tables} | {p.pattern for p in report.patterns}
+        return self._known - seen if any(p.status == "failed" for p in report.patterns) else set()
 
     def _run(self, text: str) -> None:
         subprocess.run(
@@ -80,5 +87,7 @@ class Alerts:
 
 def _not_attempted(table: TableResult) -> bool:
     """Whether the pass shows nothing of a verb that failed before: it was not planned, or it waits."""
-    unplanned = not table.tasks
-    return table.status in ("waiting", "stopped") and (unplanned or any(t.failures for t in table.tasks))
+    if any(task.failures and task.state == "queued" for task in table.tasks):
+        return True
+    left = table.status in ("waiting", "stopped") or Code.PAUSED in table.reason.codes
+    return left and not table.tasks

@@ -57,6 +57,54 @@ def test_a_table_that_was_not_attempted_has_not_recovered(code: Code, tmp_path: 
     assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["b"], ["a"]]
 
 
+def test_a_failed_verb_that_waits_has_not_recovered_though_another_verb_committed(tmp_path: Path) -> None:
+    out = tmp_path / "alerts"
+    alerts = Alerts(appending(out))
+    tasks = (
+        Task("merge", "a", "recluster", failures=1),
+        Task("statistics", "a", "compute_statistics", "done"),
+    )
+    held = AutoReport((TableResult("a", "done", WHY, tasks=tasks),), 1)
+    for each in (report("a"), held, report("a"), report(), report("a")):
+        alerts.after(each)
+    received = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["a"]]
+
+
+def test_a_table_that_could_not_be_listed_has_not_recovered(tmp_path: Path) -> None:
+    """As while its catalog is down; the catalog's pattern recovers by itself."""
+    out = tmp_path / "alerts"
+    alerts = Alerts(appending(out))
+    down = AutoReport((), 1, patterns=(PatternResult("ice.db.*", "failed", WHY, 0),))
+    listed = PatternResult("ice.db.*", "matched", None, 1)
+    up = AutoReport((TableResult("a", "failed", WHY),), 1, patterns=(listed,))
+    dropped = AutoReport((), 1, patterns=(PatternResult("ice.db.*", "unmatched", WHY, 0),))
+    for each in (up, down, up, down, dropped, up):
+        alerts.after(each)
+    received = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], [], [], ["a"]]
+    assert [[p["status"] for p in alert["patterns"]] for alert in received] == [
+        [],
+        ["failed"],
+        ["failed"],
+        [],
+    ]
+
+
+def test_a_table_that_is_paused_has_not_recovered(tmp_path: Path) -> None:
+    """One that its owner switched off is no longer maintained."""
+    out = tmp_path / "alerts"
+    alerts = Alerts(appending(out))
+    paused, off = (
+        AutoReport((TableResult("a", "off", Reason.of(code)),), 1)
+        for code in (Code.PAUSED, Code.DISABLED_ON_TABLE)
+    )
+    for each in (report("a"), paused, report("a"), off, report("a")):
+        alerts.after(each)
+    received = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [[t["table"] for t in alert["tables"]] for alert in received] == [["a"], ["a"]]
+
+
 def test_a_verb_that_an_error_ended_after_a_commit_is_reported(tmp_path: Path) -> None:
     """Once, though the table is parked between two attempts."""
     out = tmp_path / "alerts"
