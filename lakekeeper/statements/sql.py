@@ -20,7 +20,7 @@ from lakekeeper.spi import Observer
 from lakekeeper.statements.alter_table import cluster_by, recluster, reclustered_table
 from lakekeeper.statements.guarded import run_guarded
 from lakekeeper.statements.procedures import called, run_call
-from lakekeeper.statements.table_functions import select_with_results
+from lakekeeper.statements.table_functions import with_results
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +42,8 @@ def sql(
     other failure, the statement's own error is raised. Any other statement, and any statement on a table that
     lakekeeper cannot open, is passed to Spark unchanged.
 
-    Raises OptionError for text that does not parse, for an unknown procedure or argument, and for invalid ``options``;
-    otherwise as the call behind the statement.
+    Raises OptionError for text that does not parse, for an unknown procedure or argument, for table functions in a view
+    or a cached table, and for invalid ``options``; otherwise as the call behind the statement.
     """
     resolve(options)
     request = reclustered_table(spark, statement)
@@ -56,7 +56,8 @@ def sql(
     keyed = cluster_by(spark, plan, options)
     if keyed is not None:
         return keyed
-    target = changed_table(plan)
-    if target is not None:
-        return run_guarded(spark, statement, target, observer, options)
-    return select_with_results(spark, statement, plan)
+    with with_results(spark, statement, plan) as text:
+        target = changed_table(plan)
+        if target is not None:
+            return run_guarded(spark, text, target, observer, options)
+        return spark.sql(text)  # resolved now, a command carried out: the result no longer needs the views

@@ -9,8 +9,10 @@ query: its rows become a temporary view, and the query reads the view in the pla
 from __future__ import annotations
 
 import re
+import textwrap
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from lakekeeper.statements.procedures import Call, run_call
 from lakekeeper.statements.sql_text import tokens
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 FUNCTIONS: Mapping[str, str] = {
     "clustering_information": "clustering_information",
@@ -35,6 +37,7 @@ FUNCTIONS: Mapping[str, str] = {
 }
 """Table function → procedure with the same arguments; only those that change nothing."""
 
+_STORED = frozenset({"AlterViewAs", "CacheTableAsSelect", "CreateView", "CreateViewCommand"})
 _NAMED = re.compile(rf"\b({'|'.join(FUNCTIONS)})\b", re.IGNORECASE)
 
 
@@ -47,9 +50,18 @@ class _Use:
     call: Call
 
 
-def select_with_results(spark: SparkSession, statement: str, plan: Node) -> DataFrame:
-    """Run a statement, and evaluate our table functions in it first."""
+@contextmanager
+def with_results(spark: SparkSession, statement: str, plan: Node) -> Iterator[str]:
+    """The statement with our table functions evaluated; Spark must read the text before the block ends.
+
+    Raises OptionError for a statement whose own text Spark stores: it would name what no longer exists.
+    """
     uses = _uses(statement, plan) if _NAMED.search(statement) else []
+    if uses and plan.kind in _STORED:
+        advice = (
+            'a SELECT: lk.sql(spark, "SELECT …").createOrReplaceTempView("name") makes a view of its rows'
+        )
+        raise OptionError("statement", textwrap.shorten(statement, 60, placeholder=" …"), advice)
     views: dict[str, _Use] = {f"lakekeeper_result_{uuid.uuid4().hex}": use for use in uses}
     try:
         for view, use in views.items():
@@ -57,7 +69,7 @@ def select_with_results(spark: SparkSession, statement: str, plan: Node) -> Data
         text = statement
         for view, use in sorted(views.items(), key=lambda item: -item[1].start):
             text = text[: use.start] + view + text[use.end :]
-        return spark.sql(text)  # resolved now: the result no longer needs the views
+        yield text
     finally:
         for view in views:
             spark.catalog.dropTempView(view)

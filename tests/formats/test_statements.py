@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql.conf import RuntimeConfig
@@ -85,6 +86,36 @@ def test_results_are_tables_in_a_query(lake: Lake) -> None:
     assert dict(map(tuple, plan)) == {"merge": 3}
     assert lk.sql(lake.spark, f"SELECT * FROM lakekeeper_streams('{name}')").count() == 0
     assert lake.spark.sql("SHOW VIEWS LIKE 'lakekeeper_result*'").collect() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TEMP VIEW {v} AS SELECT * FROM lakekeeper_blocks('{t}')",
+        "CREATE OR REPLACE VIEW {v} AS WITH b AS (SELECT * FROM lakekeeper_blocks('{t}')) SELECT * FROM b",
+        "CACHE TABLE {v} AS SELECT * FROM lakekeeper_blocks('{t}')",
+        "CACHE LAZY TABLE {v} AS SELECT * FROM lakekeeper_blocks('{t}')",
+    ],
+)
+def test_results_are_no_part_of_a_statement_that_spark_stores(lake: Lake, statement: str) -> None:
+    """The first query of the view failed; one of the rows works, as the message says."""
+    name, view = lake.overlapping(3, 40), f"stored_{uuid4().hex}"
+    with pytest.raises(OptionError, match="createOrReplaceTempView"):
+        lk.sql(lake.spark, statement.format(v=view, t=name))
+    assert not lake.spark.catalog.tableExists(view)
+    lk.sql(lake.spark, f"SELECT * FROM lakekeeper_blocks('{name}')").createOrReplaceTempView(view)
+    assert lake.spark.sql(f"SELECT * FROM {view}").count() == 3
+    lake.spark.catalog.dropTempView(view)
+
+
+def test_results_are_tables_in_a_merge(lake: Lake) -> None:
+    name = lake.overlapping(3, 40)
+    lk.sql(
+        lake.spark,
+        f"""MERGE INTO {name} t USING (SELECT count(*) AS n FROM lakekeeper_blocks('{name}')) b
+        ON t.id % 3 = 0 AND b.n = 3 WHEN MATCHED THEN DELETE""",
+    )
+    assert only(lake, f"SELECT count(*) AS n FROM {name}") == {"n": 80}
 
 
 def test_the_trash_by_sql(lake: Lake) -> None:
