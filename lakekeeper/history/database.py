@@ -5,6 +5,7 @@ Nothing is written to a file that is not a history. A reader creates no file, an
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -98,6 +99,8 @@ def transaction(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
 def _message(path: Path, error: Exception, write: bool) -> str:
     outside = isinstance(error, sqlite3.OperationalError | OSError)  # locks, permissions, a full disk
     advice = f"check {_CONF}" if outside else "if it is damaged, move it away: a new one is then created"
+    if outside and not write and not os.access(path.parent, os.W_OK):
+        advice += "; while another process writes it, a reader needs write access to its folder"
     return f"{path}: the history cannot be {'written' if write else 'read'}: {reason(error)}; {advice}"
 
 
@@ -123,6 +126,23 @@ def _connected(path: Path, write: bool) -> sqlite3.Connection:
 
 
 def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    db = _with_mode(path, mode)
+    try:
+        if mode != "rwc":
+            db.execute(
+                "PRAGMA user_version"
+            )  # the first access, for which SQLite creates its files beside this one
+    except sqlite3.Error:
+        db.close()
+        if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
+            raise
+        return _with_mode(
+            path, "ro&immutable=1"
+        )  # a folder that is read-only here; no writer has the file open
+    return db
+
+
+def _with_mode(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -211,6 +213,53 @@ def test_readers_leave_only_the_file_and_read_what_another_process_just_wrote(st
         assert ids(store.operations()) == ["second"]
     assert ids(store.operations()) == ["second"]
     assert [each.name for each in store.path.parent.iterdir()] == ["history.db"]
+
+
+_READER = """
+import sys
+from lakekeeper.errors import HistoryError
+from lakekeeper.history.store import HistoryStore
+try:
+    print(*(each.operation_id for each in HistoryStore(sys.argv[1]).operations()))
+except HistoryError as error:
+    print(error)
+"""
+
+
+def read_without_write_access(path: Path) -> str:
+    """What a process prints that may read the file alone; root loses the right to ignore permissions."""
+    limited = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+    if limited and shutil.which("setpriv") is None:
+        pytest.skip("root may write everywhere")
+    modes = {each: each.stat().st_mode for each in (path, path.parent)}
+    try:
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        command = [*limited, sys.executable, "-c", _READER, str(path)]
+        root = Path(__file__).parents[2]
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+    finally:
+        for each, mode in modes.items():
+            each.chmod(mode)
+
+
+def test_a_user_who_may_only_read_the_file_reads_it(store: HistoryStore) -> None:
+    """As of a service's history; SQLite could not create its files beside it."""
+    added(store, operation("first"))
+    assert read_without_write_access(store.path) == "first"
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
+        writer.execute("UPDATE operations SET operation_id = 'second'")
+        assert read_without_write_access(store.path) == "second"
+
+
+def test_what_a_writer_left_is_not_ignored_by_a_reader_who_may_not_move_it(store: HistoryStore) -> None:
+    added(store, operation("first"))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as writer:
+        writer.execute("UPDATE operations SET operation_id = 'second'")
+        log = store.path.with_name("history.db-wal")
+        left = log.read_bytes()
+    log.write_bytes(left)
+    assert "a reader needs write access to its folder" in read_without_write_access(store.path)
 
 
 def test_a_reason_of_a_later_version_is_still_read_as_text(store: HistoryStore) -> None:
