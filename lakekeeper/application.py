@@ -26,7 +26,7 @@ from lakekeeper.errors import reason
 from lakekeeper.fleet import heavy_lane, one_pass, service_settings
 from lakekeeper.recording import fleet_memory
 from lakekeeper.redaction import without_user
-from lakekeeper.spark.application import await_listeners, is_stopped
+from lakekeeper.spark.application import await_listeners, has_ended
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import aliases, resolve
 from lakekeeper.spark.jvm import require_classic
@@ -82,7 +82,7 @@ class Installed:
     @property
     def over(self) -> bool:
         """Whether the application has ended, or :meth:`stop` was called."""
-        return self._runs is None or not self._runs.service.running
+        return self._runs is None or not self._runs.service.running or self._runs.over()
 
     def status(self) -> InstallStatus:
         """The current state."""
@@ -90,7 +90,7 @@ class Installed:
             return InstallStatus("off")
         service = self._runs.service
         return InstallStatus(
-            "running" if service.running else "stopped",
+            "stopped" if self.over else "running",
             service.passes,
             self._runs.writes_seen,
             service.reports[-1] if service.reports else None,
@@ -107,7 +107,7 @@ class Installed:
             self._runs.stop()
         while self._with_statements:
             spark = self._with_statements.pop()
-            if not is_stopped(spark):
+            if not has_ended(spark):
                 remove_statements(spark)
 
     def finish(self) -> None:
@@ -163,7 +163,9 @@ class _Runs:
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
-        self.service = Service(self._whole, settings.pause_seconds, early=self._early, over=self._over)
+        self.service = Service(
+            self._whole, settings.pause_seconds, early=self._early, over=self.over, ended=self._ended
+        )
         # The application of the heavy lane ends even if the rest of the start fails.
         with ExitStack() as ending:
             self._lane = ending.enter_context(heavy_lane(spark, settings))
@@ -190,11 +192,16 @@ class _Runs:
         with self._ending:
             self._stop()
             self._observed.extend(self._doubtful)
-            if self._observed and not self._over():
+            if self._observed and not self.over():
                 self._early()
 
-    def _over(self) -> bool:
-        return is_stopped(self._spark)
+    def over(self) -> bool:
+        """Whether Spark has ended, so that every further pass would fail."""
+        return has_ended(self._spark)
+
+    def _ended(self) -> None:
+        if self.over() and self._lane is not None:  # after a stop, a last pass may need the lane
+            self._lane.close()
 
     def _wrote(self, text: str) -> None:
         with self._lock:
@@ -213,7 +220,7 @@ class _Runs:
     def _whole(self) -> AutoReport:
         self._take()
         report = self._pass(lambda _: True)
-        if not self._over():
+        if not self.over():
             self._alerts.after(report)
         return report
 
@@ -231,11 +238,11 @@ class _Runs:
             backoffs=self._backoffs,
             memory=self._memory,
             only=only,
-            over=self._over,
+            over=self.over,
             lane=self._lane,
         )
         worked = [table.table for table in report.tables if table.status in ("done", "partial", "failed")]
-        if worked and not self._over():
+        if worked and not self.over():
             self._set_aside(worked)
         return report
 

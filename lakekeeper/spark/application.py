@@ -27,11 +27,6 @@ def await_listeners(spark: SparkSession) -> None:
     Jvm(spark).session.sparkContext().listenerBus().waitUntilEmpty(_PATIENCE_MS)
 
 
-def is_stopped(spark: SparkSession) -> bool:
-    """Whether the application of this session has ended; makes no call to the JVM."""
-    return spark.sparkContext._jsc is None
-
-
 def has_ended(spark: SparkSession) -> bool:
     """Whether Spark has stopped, for example because its master removed the application, or its JVM does not answer."""
     try:

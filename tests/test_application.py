@@ -1,0 +1,111 @@
+"""``lk.install`` without Spark: when automatic runs end, and what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import lakekeeper as lk
+from lakekeeper import application
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
+from lakekeeper.engine.auto_settings import AutoSettings
+from lakekeeper.recording import FleetMemory
+from lakekeeper.spark import application as of_spark
+
+WHY = Reason.of(Code.FAILED, error="the session has ended")
+
+
+class Session:
+    """A session whose Spark ends when the test says so: as in PySpark, no Python object notices that."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        bus = SimpleNamespace(waitUntilEmpty=lambda _: None)
+        java = SimpleNamespace(isStopped=lambda: self.ended, listenerBus=lambda: bus)
+        self.session = SimpleNamespace(sparkContext=lambda: java)
+        self.sparkContext = SimpleNamespace(_jsc=java, setLocalProperty=lambda *_: None)
+
+
+class Runs:
+    """Automatic runs over the tables ``a`` and ``b``; each pass does what ``during`` says, and changes its tables."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passes: list[list[str]] = []
+        self.during: Callable[[], object] = lambda: None
+        self.lane_closed = Event()
+        settings = AutoSettings(("a", "b"), ("compact",), 86_400)
+        listening = SimpleNamespace(wrote=None, stop=lambda: None)
+        for name, replacement in {
+            "require_classic": lambda _: None,
+            "is_enabled": lambda _: False,
+            "lakekeeper_confs": lambda _: {"spark.lakekeeper.auto.enabled": "true"},
+            "service_settings": lambda *_: settings,
+            "fleet_memory": lambda _: FleetMemory(),
+            "heavy_lane": self._lane,
+            "listen": lambda _: listening,
+            "StreamWrites": lambda *_: listening,
+            "one_pass": self._pass,
+            "resolve": lambda _, name: name,
+            "aliases": lambda _, name: (name,),
+        }.items():
+            monkeypatch.setattr(application, name, replacement)
+        monkeypatch.setattr(of_spark, "Jvm", lambda session: session)
+
+    @contextmanager
+    def _lane(self, *_: object) -> Iterator[Any]:
+        yield SimpleNamespace(close=self.lane_closed.set)
+
+    def _pass(self, _spark: Any, _settings: Any, *, only: Any, **_: Any) -> AutoReport:
+        tables = [name for name in ("a", "b") if only(name)]
+        self.passes.append(tables)
+        self.during()
+        return AutoReport(tuple(TableResult(name, "done", WHY) for name in tables), 1)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(monkeypatch)
+
+
+def test_automatic_runs_end_when_python_did_not_end_spark(runs: Runs) -> None:
+    """After the master removed the application, each pass failed, and the history parked healthy tables for that."""
+    spark: Any = Session()
+    handle = lk.install(spark)
+    assert handle.wait(1, timeout=30)
+    assert handle.status().state == "running"
+    spark.ended = True
+    assert handle.status().state == "stopped"
+    assert runs.lane_closed.wait(30), "the application of heavy tasks ends as well"
+    assert not handle.wait(2, timeout=30)
+    handle.stop()
+
+
+def test_a_pass_in_which_spark_ends_does_not_count(runs: Runs) -> None:
+    spark: Any = Session()
+    runs.during = lambda: setattr(spark, "ended", True)
+    handle = lk.install(spark)
+    assert not handle.wait(1, timeout=30)
+    assert (runs.passes, handle.status().last) == ([["a", "b"]], None)
+
+
+def test_the_next_session_has_automatic_runs_of_its_own(runs: Runs) -> None:
+    """Within a second of the end of the first session, the second one got its dead handle, and no runs."""
+    first, second = Session(), Session()
+    spark: Any = first
+    handle = lk.install(spark)
+    assert handle.wait(1, timeout=30)
+    first.ended = True
+    spark = second
+    another = lk.install(spark)
+    assert another.wait(1, timeout=30)
+    assert another is not handle
+    assert another.status().state == "running"
+    another.stop()
+    assert runs.passes == [["a", "b"], ["a", "b"]]
