@@ -62,6 +62,7 @@ class Lane:
         self._starting = threading.Lock()  # held during a start, which takes minutes; taken before the other
         self._closed = False
         self._process: HeavyProcess | None = None
+        self._not_started: NotStarted | None = None  # the last start that failed
         self._leaving: HeavyProcess | None = None
         self._busy = 0
         self._timer: threading.Timer | None = None
@@ -112,13 +113,19 @@ class Lane:
             leaving.end(_IDLE_GRACE_S)
 
     def _begin(self, call: HeavyCall) -> HeavyProcess:
-        """The application, busy with one more task; it is started if none runs."""
+        """The application, busy with one more task; it is started if none runs.
+
+        A start that fails while this task waits for it fails the task too: the next attempt would fail alike.
+        """
+        failed_before = self._not_started
         with self._starting:
             with self._lock:
                 self._stop_timer()
                 if self._process is not None and self._process.running:
                     self._busy += 1
                     return self._process
+            if self._not_started is not None and self._not_started is not failed_before:
+                raise self._not_started.for_table(call.table)
             started = self._started(call)
             with self._lock:
                 if not self._closed:
@@ -134,7 +141,8 @@ class Lane:
         try:
             started = self._start()
         except HeavyError as error:
-            raise NotStarted(call.table, f"{self._named} did not start: {error}") from error
+            self._not_started = NotStarted(call.table, f"{self._named} did not start: {error}")
+            raise self._not_started from error
         _LOG.info("started the application of heavy tasks %s", started.info.get("application"))
         return started
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.scheduling.heavy_call import HeavyCall
 from lakekeeper.errors import HeavyError
+from lakekeeper.heavy import lane as module
 from lakekeeper.heavy.lane import Lane
 from lakekeeper.heavy.process import HeavyProcess
 from tests.faults.processes import gone
@@ -209,6 +212,44 @@ def test_an_application_that_is_starting_when_the_lane_is_closed_ends(
             with pytest.raises(HeavyError, match=f"^t{number}: .* did not start: the service has stopped$"):
                 task.result()
     assert [gone(pid(each)) for each in started] == [True], "the second task starts none"
+
+
+def test_tasks_that_wait_for_a_start_that_fails_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no executor came, each of eight threads waited for ``heavy.start-timeout``, one after the other."""
+    came: set[int] = set()
+    all_wait, starts = Event(), []
+
+    class Watched:
+        """A lock that notes which threads have come to it."""
+
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            came.add(threading.get_ident())
+            if len(came) == 8:
+                all_wait.set()
+            self._lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self._lock.release()
+
+    def start() -> HeavyProcess:
+        starts.append(threading.get_ident())
+        assert all_wait.wait(60)
+        raise HeavyError("no executor came")
+
+    monkeypatch.setattr(module, "threading", SimpleNamespace(Lock=Watched))
+    opened = Lane("spark://m:7077", start, 600.0)
+    with ThreadPoolExecutor(8) as pool:
+        tasks = [pool.submit(opened.run, HeavyCall(f"t{number}", "compact"), None) for number in range(8)]
+        for number, task in enumerate(tasks):
+            with pytest.raises(HeavyError, match=f"^t{number}: .* did not start: no executor came$"):
+                task.result()
+    assert len(starts) == 1
+    with pytest.raises(HeavyError, match="no executor came"):
+        opened.run(HeavyCall("t", "compact"), None)
+    assert len(starts) == 2, "a task that comes later attempts it again"
 
 
 def test_a_process_that_reads_nothing_is_ended_too(started: list[HeavyProcess], lane: Lanes) -> None:
