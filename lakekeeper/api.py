@@ -242,7 +242,8 @@ class Table:
         Without ``source``: what ``listen(spark)`` has recorded for the table, else the files that the option
         ``workload`` names, else None. Raises OptionError for a file that is not an event log.
         """
-        return workload_of(self._context.spark, self._context.name, source, self.options(options))
+        context = self._context
+        return workload_of(context.spark, context.name, source, self.options(options), context.logs)
 
     @arguments.checked_flags
     def recluster(  # noqa: PLR0913 - each is an option of the call

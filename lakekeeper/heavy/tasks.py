@@ -65,7 +65,7 @@ class HeavyTasks:
             task.verb,
             budget_bytes,
             resting,
-            workload.to_json() if workload else None,
+            None if workload is None else workload.to_json(),  # one without queries is an answer too
             self._confs(),
         )
         if self._not_started is not None:

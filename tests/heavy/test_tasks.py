@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lakekeeper.api import Table
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.scheduling.heavy_call import HeavyCall
 from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.errors import HeavyError
 from lakekeeper.heavy.lane import Lane, NotStarted
 from lakekeeper.heavy.process import HeavyProcess
 from lakekeeper.heavy.tasks import HeavyTasks, full_name
+from lakekeeper.spark import confs
 from lakekeeper.spi import Observer, TableName
+from lakekeeper.workloads import EventLogs
 
 NAME = TableName("t", "iceberg", "`ice`.`db`.`t`", "ice", ("db",), "t")
 MERGE = Task("merge", "t", "compact")
@@ -102,6 +107,29 @@ def test_a_task_that_failed_does_not_stop_the_others() -> None:
     with pytest.raises(HeavyError, match="no space left"):
         heavy.merge(MERGE, None, silent)
     assert heavy.merge(MERGE, None, silent) == report()
+
+
+def test_event_logs_are_read_once_for_the_tasks_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task read all logs of the option ``workload``: hours for the tables of a large catalog."""
+    read: list[Sequence[str]] = []
+
+    def counted(paths: Sequence[str], names: Collection[str]) -> dict[str, Workload]:
+        read.append(paths)
+        return {name: collect(name, [], source="logs/app") for name in names}
+
+    logs = EventLogs(lambda: {"t": ["ice.db.t"]}, counted)
+    monkeypatch.setattr(confs, "lakekeeper_confs", lambda _: {"spark.lakekeeper.workload": "logs/app"})
+    spark: Any = type("Session", (), {})()
+    adapter: Any = SimpleNamespace(properties=dict)
+    table = Table(spark, NAME, adapter, logs=logs)
+    lane: Any = Recorded([report(), report()])
+    heavy = HeavyTasks(lane, lambda _: (table, NAME), dict)
+    for verb in ("recluster", "build_filters"):
+        heavy.merge(Task("merge", "t", verb), None, silent)
+    assert read == [("logs/app",)]
+    assert [Workload.from_json(call.workload).scans for call in lane.calls] == [(), ()], (
+        "nor in the other process"
+    )
 
 
 @pytest.mark.parametrize(
