@@ -231,16 +231,21 @@ class _Runs:
         return report if report.tables else None
 
     def _pass(self, only: Callable[[str], bool]) -> AutoReport:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        report = one_pass(
-            self._spark,
-            self._settings,
-            backoffs=self._backoffs,
-            memory=self._memory,
-            only=only,
-            over=self.over,
-            lane=self._lane,
-        )
+        context = self._spark.sparkContext
+        before = context.getLocalProperty("spark.scheduler.pool")  # the last pass runs in the caller's thread
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        try:
+            report = one_pass(
+                self._spark,
+                self._settings,
+                backoffs=self._backoffs,
+                memory=self._memory,
+                only=only,
+                over=self.over,
+                lane=self._lane,
+            )
+        finally:
+            context.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]  # None clears it
         worked = [table.table for table in report.tables if table.status in ("done", "partial", "failed")]
         if worked and not self.over():
             self._set_aside(worked)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Event
+from contextlib import contextmanager, nullcontext
+from threading import Event, get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.engine.auto_settings import AutoSettings
+from lakekeeper.errors import AdapterError
 from lakekeeper.recording import FleetMemory
 from lakekeeper.spark import application as of_spark
 
@@ -30,7 +31,16 @@ class Session:
         bus = SimpleNamespace(waitUntilEmpty=lambda _: None)
         java = SimpleNamespace(isStopped=lambda: self.ended, listenerBus=lambda: bus)
         self.session = SimpleNamespace(sparkContext=lambda: java)
-        self.sparkContext = SimpleNamespace(_jsc=java, setLocalProperty=lambda *_: None)
+        self.properties: dict[int, dict[str, str | None]] = {}
+        self.sparkContext = SimpleNamespace(
+            _jsc=java,
+            setLocalProperty=lambda key, value: self.of_thread().update({key: value}),
+            getLocalProperty=lambda key: self.of_thread().get(key),
+        )
+
+    def of_thread(self) -> dict[str, str | None]:
+        """The local properties of the current thread."""
+        return self.properties.setdefault(get_ident(), {})
 
 
 class Runs:
@@ -40,8 +50,8 @@ class Runs:
         self.passes: list[list[str]] = []
         self.during: Callable[[], object] = lambda: None
         self.lane_closed = Event()
+        self.listening = SimpleNamespace(wrote=lambda _: None, stop=lambda: None)
         settings = AutoSettings(("a", "b"), ("compact",), 86_400)
-        listening = SimpleNamespace(wrote=None, stop=lambda: None)
         for name, replacement in {
             "require_classic": lambda _: None,
             "is_enabled": lambda _: False,
@@ -49,8 +59,8 @@ class Runs:
             "service_settings": lambda *_: settings,
             "fleet_memory": lambda _: FleetMemory(),
             "heavy_lane": self._lane,
-            "listen": lambda _: listening,
-            "StreamWrites": lambda *_: listening,
+            "listen": lambda _: self.listening,
+            "StreamWrites": lambda *_: self.listening,
             "one_pass": self._pass,
             "resolve": lambda _, name: name,
             "aliases": lambda _, name: (name,),
@@ -109,3 +119,29 @@ def test_the_next_session_has_automatic_runs_of_its_own(runs: Runs) -> None:
     assert another.status().state == "running"
     another.stop()
     assert runs.passes == [["a", "b"], ["a", "b"]]
+
+
+@pytest.mark.parametrize("before", [None, "reports"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_last_pass_leaves_the_caller_in_its_scheduler_pool(
+    runs: Runs, before: str | None, fails: bool
+) -> None:
+    """Later jobs of the program ran in the pool of maintenance."""
+    session = Session()
+    spark: Any = session
+    handle = lk.install(spark)
+    assert handle.wait(1, timeout=30)
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", before)
+    pools: list[str | None] = []
+
+    def note() -> None:
+        pools.append(session.of_thread()["spark.scheduler.pool"])
+        if fails:
+            raise AdapterError("the catalog does not respond")
+
+    runs.during = note
+    runs.listening.wrote("AppendData ice.db.a")
+    with pytest.raises(AdapterError) if fails else nullcontext():
+        handle.finish()
+    assert pools == ["lakekeeper"]
+    assert session.of_thread()["spark.scheduler.pool"] == before
