@@ -69,8 +69,8 @@ class Alerts:
             self._command,
             input=text,
             text=True,
-            errors="replace",
-            capture_output=True,
+            stdout=subprocess.DEVNULL,  # a pipe would be open for as long as a process that the command leaves behind
+            stderr=subprocess.DEVNULL,
             check=True,
             timeout=PATIENCE_SECONDS,
         )

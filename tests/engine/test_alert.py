@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -155,6 +157,26 @@ def test_output_that_is_not_text_does_no_harm(stream: str, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, "lakekeeper"):
         Alerts(python(f"import sys; sys.{stream}.buffer.write(bytes([255, 254]))")).after(report("a"))
     assert caplog.text == ""
+
+
+def test_a_command_that_leaves_a_process_behind_has_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its alert counted as failed after 30 s, and each pass repeated it."""
+    left = tmp_path / "pid"
+    program = (
+        "import subprocess, sys; from pathlib import Path; sys.stdin.read(); "
+        f"child = subprocess.Popen([sys.executable, '-c', {SLOW!r}]); "
+        "Path(sys.argv[1]).write_text(str(child.pid))"
+    )
+    monkeypatch.setattr(alert, "PATIENCE_SECONDS", 10.0)
+    alerts = Alerts(python(program, str(left)))
+    with caplog.at_level(logging.WARNING, "lakekeeper"):
+        alerts.after(report("a"))
+    os.kill(int(left.read_text()), signal.SIGKILL)
+    left.unlink()
+    alerts.after(report("a"))
+    assert (caplog.text, left.exists()) == ("", False)
 
 
 def test_an_alert_that_failed_is_repeated(tmp_path: Path) -> None:
