@@ -9,6 +9,7 @@ Listeners only make passes start earlier: the next full pass finds any write tha
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -159,7 +160,8 @@ class _Runs:
         self._backoffs, self._memory = Backoffs.between(settings.pause_seconds), fleet_memory(spark)
         self._alerts = Alerts(settings.alert_command)
         self._observed: deque[str] = deque(maxlen=_MOST_TEXTS)
-        self._doubtful: list[str] = []  # observed during a pass, of tables that the pass changed
+        # Observed during the passes since the last whole one, of tables that the pass changed.
+        self._doubtful: deque[str] = deque(maxlen=_MOST_TEXTS)
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
@@ -214,11 +216,11 @@ class _Runs:
         with self._lock:
             observed = "\n".join(self._observed)
             self._observed.clear()
-            self._doubtful = []
         return observed
 
     def _whole(self) -> AutoReport:
         self._take()
+        self._doubtful.clear()
         report = self._pass(lambda _: True)
         if not self.over():
             self._alerts.after(report)
@@ -227,7 +229,7 @@ class _Runs:
     def _early(self) -> AutoReport | None:
         """A pass over the tables that were written; None if none of them is maintained."""
         observed = self._take()
-        report = self._pass(lambda name: any(alias in observed for alias in self._known_as(name)))
+        report = self._pass(lambda name: self._concerns(observed, name))
         return report if report.tables else None
 
     def _pass(self, only: Callable[[str], bool]) -> AutoReport:
@@ -255,12 +257,15 @@ class _Runs:
         """Do not start an early pass for writes to tables that the pass changed: they may be its own commits."""
         with suppress(Exception):  # then an early pass finds nothing due
             await_listeners(self._spark)
-        own = [alias for table in tables for alias in self._known_as(table)]
         with self._lock:
-            observed, self._doubtful = list(self._observed), []
+            observed = list(self._observed)
             self._observed.clear()
             for text in observed:
-                (self._doubtful if any(alias in text for alias in own) else self._observed).append(text)
+                own = any(self._concerns(text, table) for table in tables)
+                (self._doubtful if own else self._observed).append(text)
+
+    def _concerns(self, text: str, table: str) -> bool:
+        return any(_is_named(alias, text) for alias in self._known_as(table))
 
     def _known_as(self, name: str) -> tuple[str, ...]:
         """The names of a table in plans and sinks; empty if the table cannot be resolved now."""
@@ -272,3 +277,9 @@ class _Runs:
                 return ()
             self._aliases[name] = tuple(alias.removeprefix("file:") for alias in found)
         return self._aliases[name]
+
+
+def _is_named(alias: str, text: str) -> bool:
+    """Whether a text names this table, and not only one whose name or path contains that of this one."""
+    before = "" if alias.startswith("/") else r"(?<![\w.-])"  # a path may follow a scheme and a host
+    return alias in text and re.search(rf"{before}{re.escape(alias)}(?![\w-]|\.\w)", text) is not None

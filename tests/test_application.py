@@ -20,6 +20,7 @@ from lakekeeper.errors import AdapterError
 from lakekeeper.recording import FleetMemory
 from lakekeeper.spark import application as of_spark
 
+TABLES = ("ice.db.event", "ice.db.events")
 WHY = Reason.of(Code.FAILED, error="the session has ended")
 
 
@@ -44,14 +45,14 @@ class Session:
 
 
 class Runs:
-    """Automatic runs over the tables ``a`` and ``b``; each pass does what ``during`` says, and changes its tables."""
+    """Automatic runs over two tables; each pass does what ``during`` says, and changes its tables."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passes: list[list[str]] = []
         self.during: Callable[[], object] = lambda: None
         self.lane_closed = Event()
         self.listening = SimpleNamespace(wrote=lambda _: None, stop=lambda: None)
-        settings = AutoSettings(("a", "b"), ("compact",), 86_400)
+        settings = AutoSettings(TABLES, ("compact",), 86_400)
         for name, replacement in {
             "require_classic": lambda _: None,
             "is_enabled": lambda _: False,
@@ -63,20 +64,45 @@ class Runs:
             "StreamWrites": lambda *_: self.listening,
             "one_pass": self._pass,
             "resolve": lambda _, name: name,
-            "aliases": lambda _, name: (name,),
+            "aliases": lambda _, name: (
+                name,
+                name.removeprefix("ice."),
+                name.replace("ice.db.", "file:/wh/"),
+            ),
         }.items():
             monkeypatch.setattr(application, name, replacement)
         monkeypatch.setattr(of_spark, "Jvm", lambda session: session)
+
+    def wrote(self, table: str) -> None:
+        """A query of the user has written a table."""
+        self.listening.wrote(f"AppendData RelationV2[id#1L] {table} {table}, [write-format=parquet], true")
 
     @contextmanager
     def _lane(self, *_: object) -> Iterator[Any]:
         yield SimpleNamespace(close=self.lane_closed.set)
 
     def _pass(self, _spark: Any, _settings: Any, *, only: Any, **_: Any) -> AutoReport:
-        tables = [name for name in ("a", "b") if only(name)]
+        tables = [name for name in TABLES if only(name)]
         self.passes.append(tables)
         self.during()
         return AutoReport(tuple(TableResult(name, "done", WHY) for name in tables), 1)
+
+
+class Passes:
+    """A service whose passes the test starts."""
+
+    def __init__(self, whole: Callable[[], object], _: float, *, early: Callable[[], object], **_more: Any):
+        self.whole, self.early = whole, early
+        self.running = True
+
+    def start(self) -> None:
+        """The test starts the passes."""
+
+    def sooner(self) -> None:
+        """The test starts the pass."""
+
+    def stop(self) -> None:
+        self.running = False
 
 
 @pytest.fixture
@@ -102,7 +128,7 @@ def test_a_pass_in_which_spark_ends_does_not_count(runs: Runs) -> None:
     runs.during = lambda: setattr(spark, "ended", True)
     handle = lk.install(spark)
     assert not handle.wait(1, timeout=30)
-    assert (runs.passes, handle.status().last) == ([["a", "b"]], None)
+    assert (runs.passes, handle.status().last) == ([[*TABLES]], None)
 
 
 def test_the_next_session_has_automatic_runs_of_its_own(runs: Runs) -> None:
@@ -118,7 +144,7 @@ def test_the_next_session_has_automatic_runs_of_its_own(runs: Runs) -> None:
     assert another is not handle
     assert another.status().state == "running"
     another.stop()
-    assert runs.passes == [["a", "b"], ["a", "b"]]
+    assert runs.passes == [[*TABLES], [*TABLES]]
 
 
 @pytest.mark.parametrize("before", [None, "reports"])
@@ -140,8 +166,65 @@ def test_the_last_pass_leaves_the_caller_in_its_scheduler_pool(
             raise AdapterError("the catalog does not respond")
 
     runs.during = note
-    runs.listening.wrote("AppendData ice.db.a")
+    runs.wrote("ice.db.event")
     with pytest.raises(AdapterError) if fails else nullcontext():
         handle.finish()
     assert pools == ["lakekeeper"]
     assert session.of_thread()["spark.scheduler.pool"] == before
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Passes]]:
+    """The services that a test has installed."""
+    made: list[Passes] = []
+
+    def make(*given: Any, **named: Any) -> Passes:
+        made.append(Passes(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(application, "Service", make)
+    yield made
+    for each in made:
+        each.stop()
+
+
+def test_an_early_pass_forgets_no_write_to_another_table(runs: Runs, passes: list[Passes]) -> None:
+    """A write during a pass may be its own commit, so it starts no early pass; the last pass has to see it."""
+    spark: Any = Session()
+    handle = lk.install(spark)
+    runs.during = lambda: runs.wrote("ice.db.events")
+    passes[0].whole()
+    runs.during = lambda: None
+    runs.wrote("ice.db.event")
+    passes[0].early()
+    handle.finish()
+    assert runs.passes == [[*TABLES], ["ice.db.event"], ["ice.db.events"]]
+
+
+def test_a_last_pass_looks_at_no_table_that_a_whole_pass_has_seen_since(
+    runs: Runs, passes: list[Passes]
+) -> None:
+    spark: Any = Session()
+    handle = lk.install(spark)
+    runs.during = lambda: runs.wrote("ice.db.events")
+    passes[0].whole()
+    runs.during = lambda: None
+    passes[0].whole()
+    handle.finish()
+    assert runs.passes == [[*TABLES], [*TABLES]]
+
+
+@pytest.mark.parametrize("at", ["ice.db.", "db.", "hdfs://nn:8020/wh/", "file:/wh/"])
+def test_a_pass_hides_no_write_to_a_table_with_a_longer_name(
+    runs: Runs, passes: list[Passes], at: str
+) -> None:
+    """Writes to ``events`` during a pass that changed ``event`` started no early pass."""
+    spark: Any = Session()
+    handle = lk.install(spark)
+    runs.wrote(f"{at}event")
+    runs.during = lambda: runs.wrote(f"{at}events")
+    passes[0].early()
+    runs.during = lambda: None
+    passes[0].early()
+    assert runs.passes == [["ice.db.event"], ["ice.db.events"]]
+    handle.stop()
