@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import set_by
@@ -32,10 +33,9 @@ from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import aliases, resolve
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.merge import POOL
-from lakekeeper.spark.query_listener import Listening
 from lakekeeper.spark.stream_listener import StreamWrites
 from lakekeeper.statements.plain_sql import add_statements, is_enabled, remove_statements
-from lakekeeper.workloads import listen
+from lakekeeper.workloads import listener_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,8 +171,8 @@ class _Runs:
         # The application of the heavy lane ends even if the rest of the start fails.
         with ExitStack() as ending:
             self._lane = ending.enter_context(heavy_lane(spark, settings))
-            self._listening: Listening = listen(spark)
-            self._listening.wrote = self._wrote
+            self._listening = listener_of(spark)
+            self._listening.report_writes(self._wrote)
             self._streams = StreamWrites(spark, self._wrote)
             self.service.start()
             self._ending = ending.pop_all()
@@ -183,10 +183,9 @@ class _Runs:
 
     def _stop(self) -> None:
         self.service.stop()
-        self._listening.wrote = None
-        for listener in (self._listening, self._streams):
+        for stop in (partial(self._listening.report_writes, None), self._streams.stop):
             with suppress(Exception):  # they ended with the session
-                listener.stop()
+                stop()
 
     def finish(self) -> None:
         with suppress(Exception):  # a listener that does not keep up: another service will find the write

@@ -29,13 +29,19 @@ _LISTENING: WeakKeyDictionary[Any, Listening] = WeakKeyDictionary()
 def listen(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
     """Record the table scans of the session's queries; later plans and advice in this session use them.
 
-    Keeps the newest ``most`` scans. A failure of the listener never affects a query. ``stop()`` ends the recording.
+    Keeps the newest ``most`` scans. A failure of the listener never affects a query. ``stop()`` ends the recording,
+    unless automatic runs of :func:`install` record as well.
     """
+    return listener_of(spark, most).start()
+
+
+def listener_of(spark: SparkSession, most: int = MOST_SCANS) -> Listening:
+    """The listener that a session has in common for all who listen to it; it may not have started."""
     require_classic(spark)
     listening = _LISTENING.get(spark)
     if listening is None:
         listening = _LISTENING[spark] = Listening(spark, most=most)
-    return listening.start()
+    return listening
 
 
 class EventLogs:

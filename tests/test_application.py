@@ -51,7 +51,8 @@ class Runs:
         self.passes: list[list[str]] = []
         self.during: Callable[[], object] = lambda: None
         self.lane_closed = Event()
-        self.listening = SimpleNamespace(wrote=lambda _: None, stop=lambda: None)
+        self.reported: Callable[[str], object] = lambda _: None
+        listening = SimpleNamespace(report_writes=self._listen, stop=lambda: None)
         settings = AutoSettings(TABLES, ("compact",), 86_400)
         for name, replacement in {
             "require_classic": lambda _: None,
@@ -60,8 +61,8 @@ class Runs:
             "service_settings": lambda *_: settings,
             "fleet_memory": lambda _: FleetMemory(),
             "heavy_lane": self._lane,
-            "listen": lambda _: self.listening,
-            "StreamWrites": lambda *_: self.listening,
+            "listener_of": lambda _: listening,
+            "StreamWrites": lambda *_: listening,
             "one_pass": self._pass,
             "resolve": lambda _, name: name,
             "aliases": lambda _, name: (
@@ -75,7 +76,10 @@ class Runs:
 
     def wrote(self, table: str) -> None:
         """A query of the user has written a table."""
-        self.listening.wrote(f"AppendData RelationV2[id#1L] {table} {table}, [write-format=parquet], true")
+        self.reported(f"AppendData RelationV2[id#1L] {table} {table}, [write-format=parquet], true")
+
+    def _listen(self, wrote: Callable[[str], object] | None) -> None:
+        self.reported = wrote or (lambda _: None)
 
     @contextmanager
     def _lane(self, *_: object) -> Iterator[Any]:

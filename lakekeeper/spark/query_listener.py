@@ -51,9 +51,8 @@ _LOG = logging.getLogger("lakekeeper")
 class Listening:
     """Scans of a session's queries since :meth:`start`; may be read from any thread.
 
-    ``seen`` counts scans, ``failed`` counts queries whose plan could not be read. ``wrote`` is called with the plan of
-    each command, such as a write, as text: the names or paths of its tables are somewhere in it. Of queries, those
-    are read that ``sampling`` chooses; without one, each :meth:`start` begins a new one.
+    ``seen`` counts scans, ``failed`` counts queries whose plan could not be read. Of queries, those are read that
+    ``sampling`` chooses; without one, each :meth:`start` begins a new one.
     """
 
     def __init__(
@@ -67,14 +66,33 @@ class Listening:
         self._listener: Any = None
         self._mapper: Any = None
         self._zone: tzinfo = timezone.utc
-        self.wrote: Callable[[str], object] | None = None
+        self._recording = False
+        self._wrote: Callable[[str], object] | None = None
         self.seen = 0
         self.failed = 0
 
     def start(self) -> Self:
         """Start recording; a second call has no effect."""
+        self._recording = True
+        self._register()
+        return self
+
+    def stop(self) -> None:
+        """Stop recording, unless automatic runs still need the listener; the recorded scans are kept."""
+        self._recording = False
+        self._unregister_unused()
+
+    def report_writes(self, wrote: Callable[[str], object] | None) -> None:
+        """Record, and call ``wrote`` with the plan of each command, such as a write, as text; None ends this.
+
+        The names or paths of its tables are somewhere in the text. What :meth:`start` began goes on.
+        """
+        self._wrote = wrote
+        self._unregister_unused() if wrote is None else self._register()
+
+    def _register(self) -> None:
         if self._listener is not None:
-            return self
+            return
         self._sampling = self._given or Sampling()
         listen_for_callbacks(self._jvm)
         self._mapper = self._jvm.view.com.fasterxml.jackson.databind.ObjectMapper()
@@ -87,10 +105,10 @@ class Listening:
         self._listener = held.get(0)
         self._jvm.session.listenerManager().register(self._listener)
         self._started = _now_ms()
-        return self
 
-    def stop(self) -> None:
-        """Stop recording; the recorded scans are kept."""
+    def _unregister_unused(self) -> None:
+        if self._recording or self._wrote is not None:
+            return
         listener, self._listener = self._listener, None
         if listener is not None:
             self._jvm.session.listenerManager().unregister(listener)
@@ -143,8 +161,9 @@ class Listening:
     def _report_commands(self, plan: Any) -> None:
         from py4j.java_gateway import is_instance_of
 
-        if self.wrote is not None and is_instance_of(self._jvm.spark.sparkContext._gateway, plan, _COMMAND):
-            self.wrote(str(plan.toString()))
+        wrote = self._wrote
+        if wrote is not None and is_instance_of(self._jvm.spark.sparkContext._gateway, plan, _COMMAND):
+            wrote(str(plan.toString()))
 
     def _values(self, sighting: Sighting) -> dict[int, int]:
         """The number of files read and their bytes: the values of the accumulators behind a scan's metrics."""

@@ -68,14 +68,13 @@ class Bench:
     def listening(self) -> Iterator[None]:
         """The listeners of an installed lakekeeper, without its passes."""
         listening = Listening(self._spark, sampling=self._sampling)
-        listening.wrote = _ignored
         streams = StreamWrites(self._spark, _ignored)
-        listening.start()
+        listening.report_writes(_ignored)
         try:
             yield
             self._settle()
         finally:
-            listening.stop()
+            listening.report_writes(None)
             streams.stop()
             self.seen += listening.seen
             assert not listening.failed

@@ -90,7 +90,7 @@ def test_a_start_that_fails_ends_the_application_of_the_heavy_lane(
 
     monkeypatch.setattr(application, "heavy_lane", lane)
     with monkeypatch.context() as broken:
-        broken.setattr(application, "listen", fails)
+        broken.setattr(application, "listener_of", fails)
         with pytest.raises(AdapterError):
             lk.install(spark)
     assert (ended, threads()) == ([True], [])
@@ -132,6 +132,24 @@ def test_the_end_of_an_application_misses_no_write(spark: SparkSession, tables: 
     for table, name in zip(tables, names(spark), strict=True):
         assert lk.table(spark, name).clustering_depth("k") == 1.0
         assert spark.table(table).count() == 100
+
+
+def test_a_recording_and_automatic_runs_do_not_end_each_other(spark: SparkSession, tables: list[str]) -> None:
+    before = listeners(spark)
+    recording = lk.listen(spark)
+    handle = lk.install(spark)
+    handle.stop()
+    seen = recording.seen
+    spark.table(tables[0]).where("k = 1").collect()
+    await_listeners(spark)
+    assert recording.seen > seen
+    handle = lk.install(spark)
+    recording.stop()
+    append(spark, tables[0], 0)
+    await_listeners(spark)
+    assert handle.status().writes_seen >= 1
+    handle.stop()
+    assert listeners(spark) == before
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["delta", "iceberg"])
