@@ -180,11 +180,17 @@ class _Pass:
         """The next task and the bytes that it may rewrite; None if no task can be started now."""
         with self._lock:
             pause = self._pause()
-            while (task := next_task(self._queued(), self._clock.now_ms(), self._busy)) is not None:
+            waiting: set[str] = (
+                set()
+            )  # tables whose next task waits for what running tasks leave of the budget
+            while (task := next_task(self._queued(), self._clock.now_ms(), self._busy | waiting)) is not None:
                 turn = self._of[task.table]
                 refused, granted = pause or self._out_of_time(turn), None
                 if refused is None and self._context.watch.is_paused(task.table):
                     refused = Reason.of(Code.PAUSED)
+                if refused is None and task.bytes and self._budget.all_reserved:
+                    waiting.add(task.table)
+                    continue
                 if refused is None and task.bytes:
                     refused, granted = self._grant(turn, task)
                 if refused is not None:
@@ -212,7 +218,8 @@ class _Pass:
     def _grant(self, turn: TableTurn, task: Task) -> tuple[Reason | None, int | None]:
         if turn.left_bytes == 0:
             return Reason.of(Code.BUDGET_SPENT), None
-        budget, granted = self._budget.grant(task.bytes)
+        wanted = task.bytes if turn.left_bytes is None else min(task.bytes, turn.left_bytes)
+        budget, granted = self._budget.grant(wanted)
         if granted == 0:
             day = self._settings.budget_bytes_per_day
             of_day = day is not None and budget.spent_today_bytes + budget.spent_bytes >= day

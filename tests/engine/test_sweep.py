@@ -48,6 +48,7 @@ class FakeTable:
     """Satisfies engine.table_turn.Maintained: answers each verb with the given report or error.
 
     outdated      files without statistics; expired: files with expired rows, for which the trash may be ``full``
+    due           groups of 100 bytes in each plan; 0: as many as the answer has
     spent_today   bytes that were rewritten on it: its daily budget is used up
     looked, ran   the verbs that were planned, and those that ran, each with its arguments
     scores        of the plans, by verb
@@ -61,6 +62,7 @@ class FakeTable:
     outdated: int = 0
     expired: int = 0
     full: bool = False
+    due: int = 0
     spent_today: int | None = None
     looked: list[str] = field(default_factory=list)
     ran: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
@@ -151,7 +153,7 @@ class FakeTable:
         return answer
 
     def _planned(self, verb: str, answer: MergeReport | Exception) -> MergeReport:
-        count = 1 if isinstance(answer, Exception) else len(answer.groups)
+        count = self.due or (1 if isinstance(answer, Exception) else len(answer.groups))
         made = report(verb, *["planned"] * count, dry_run=True)
         assert made.plan is not None
         worth: Any = SimpleNamespace(score=self.scores.get(verb, 0.0), seconds_saved=1.0)
@@ -814,6 +816,56 @@ def test_the_budget_of_the_fleet_is_spent_on_the_most_valuable_tasks() -> None:
     }
     assert statuses(result) == {"a": "waiting", "b": "done", "c": "done"}
     assert result.tables[0].reason == Reason.of(Code.FLEET_BUDGET_SPENT, limit="auto.budget-bytes")
+
+
+def test_a_task_reserves_no_more_of_the_fleets_budget_than_its_table_may_spend() -> None:
+    met = threading.Barrier(3, timeout=10)
+
+    class Meeting(FakeTable):
+        def compact(self, **given: Any) -> MergeReport:
+            if not given["dry_run"]:
+                met.wait()
+            return super().compact(**given)
+
+    given = {"auto.tables": "*", "auto.verbs": "compact", "auto.budget-bytes": 600}
+    settings = settings_from(resolve(given | {"auto.max-concurrent-tables": 3}))
+    own = {"spark.lakekeeper.budget-bytes": "100"}
+    tables = {name: Meeting(conf=own, answers=DUE, due=6) for name in "abcdef"}
+    result = passed(tables, settings=settings)
+    assert statuses(result) == dict.fromkeys("abcdef", "done")
+    assert [table.rewritten_bytes_count for table in result.tables] == [100] * 6
+
+
+def test_a_task_waits_for_what_running_tasks_leave_of_the_budget() -> None:
+    freed, looks = threading.Event(), []
+
+    class Slow(FakeTable):
+        def compact(self, **given: Any) -> MergeReport:
+            assert given["dry_run"] or freed.wait(10)
+            return super().compact(**given)
+
+    class Freeing(FakeTable):
+        def vacuum(self, **given: Any) -> VacuumReport:
+            freed.set()
+            return super().vacuum(**given)
+
+    given = {"auto.tables": "*", "auto.verbs": "compact,vacuum", "auto.budget-bytes": 600}
+    settings = settings_from(resolve(given | {"auto.max-concurrent-tables": 3}))
+    compacted = {"lakekeeper.auto.verbs": "compact"}
+    tables = {
+        "large": Slow(compacted, answers=DUE, due=6),
+        "later": FakeTable(compacted, answers=DUE, due=6),
+        "vacuumed": Freeing({"lakekeeper.auto.verbs": "vacuum"}),
+    }
+
+    def looked() -> bool:
+        looks.append(0)
+        return False
+
+    result = passed(tables, settings=settings, stopping=looked)
+    assert statuses(result) == {"large": "done", "later": "done", "vacuumed": "idle"}
+    assert [given["budget_bytes"] for _, given in tables["later"].ran] == [500]
+    assert len(looks) < 12, "a thread without a task waits until another one ends"
 
 
 def test_bytes_rewritten_today_count_for_the_daily_budget() -> None:

@@ -3,7 +3,8 @@
     grant(wanted) ─► bytes that a task may rewrite, reserved ─► settle(reserved, rewritten) when it has ended
 
 Parallel tasks cannot spend the same bytes twice. As with the budget of one table, the first group of a task may exceed
-what was granted, so that a small budget still does some work; once nothing is left, no task is started.
+what was granted, so that a small budget still does some work; once nothing is left, no task is started. Where running
+tasks have reserved all that is left, a task waits for them: they may leave some of it.
 
 Core-seconds are known only when a task has ended: once they are used up, no task is started; running tasks continue.
 """
@@ -55,6 +56,11 @@ class FleetBudget:
             if limit is not None
         ]
         return max(min(lefts), 0) if lefts else None
+
+    @property
+    def all_reserved(self) -> bool:
+        """Whether nothing is left now, but running tasks may leave some of their grants."""
+        return self.left_bytes == 0 and replace(self, reserved_bytes=0).left_bytes != 0
 
     def grant(self, wanted_bytes: int) -> tuple[FleetBudget, int | None]:
         """The budget with a part of it reserved, and that part: None without a limit, 0 where nothing is left."""

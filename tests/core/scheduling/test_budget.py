@@ -48,6 +48,16 @@ def test_a_task_gets_what_it_wants_as_far_as_the_budget_lasts() -> None:
     assert (budget.left_bytes, budget.spent_bytes) == (60, 10)
 
 
+def test_what_is_reserved_may_come_back_and_what_is_spent_does_not() -> None:
+    budget, granted = FleetBudget(per_pass_bytes=100, per_day_bytes=150, spent_today_bytes=60).grant(70)
+    assert not budget.all_reserved
+    budget, rest = budget.grant(70)
+    assert (granted, rest, budget.all_reserved) == (70, 20, True)
+    assert not budget.settle(granted, 10).all_reserved
+    assert not budget.settle(granted, 90).all_reserved, "nothing that comes back could be granted"
+    assert not FleetBudget().all_reserved
+
+
 def test_an_overrun_of_one_task_leaves_nothing() -> None:
     budget, granted = FleetBudget(per_pass_bytes=100).grant(100)
     over = budget.settle(granted, 900)
