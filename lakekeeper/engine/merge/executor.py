@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakekeeper.core.model.plan import MergeTask
@@ -82,9 +83,10 @@ class Execution:
 
     def __init__(self, work: Work, tasks: Sequence[MergeTask], threads: int) -> None:
         workers = max(1, min(threads, len(tasks)))
-        self._work = work
+        self._work, self._tasks = work, iter(tasks)
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="lakekeeper")
-        self._waiting: set[Future[Rewrite | Failed]] = {self._pool.submit(_one, work, task) for task in tasks}
+        self._waiting: set[Future[Rewrite | Failed]] = set()
+        self._start(workers)
 
     def __enter__(self) -> Self:
         return self
@@ -93,9 +95,18 @@ class Execution:
         """Results as they complete; each then belongs to the caller. Raises errors that hold for every group."""
         while self._waiting:
             done, _ = wait(self._waiting, return_when=FIRST_COMPLETED)
+            self._start(len(done))
             for future in done:
                 self._waiting.remove(future)
                 yield future.result()
+
+    def _start(self, count: int) -> None:
+        """Start the next tasks. None waits in the pool: a program that ends would first run all that wait there.
+
+        Raises RuntimeError once the program ends.
+        """
+        for task in islice(self._tasks, count):
+            self._waiting.add(self._pool.submit(_one, self._work, task))
 
     def __exit__(self, _kind: object, stop: BaseException | None, _trace: object) -> None:
         if stop is not None:

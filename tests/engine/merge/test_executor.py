@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -234,3 +236,32 @@ def test_threads_are_bounded() -> None:
     scene.adapter = Counting(scene.table)
     scene.run(options={"max-concurrent-file-group-rewrites": 2})
     assert 1 <= most <= 2
+
+
+ENDING = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from tests.engine.scene import groups_apart
+
+scene, begun, pool = groups_apart(8), threading.Event(), ThreadPoolExecutor(1)
+merge = scene.runner.merge
+
+def until_the_program_ends(*given):
+    print("group", flush=True)
+    begun.set()
+    try:
+        while True:
+            pool.submit(int).result()
+    except RuntimeError:
+        return merge(*given)
+
+scene.runner.merge = until_the_program_ends
+one_thread = {"max-concurrent-file-group-rewrites": 1}
+threading.Thread(target=scene.run, kwargs={"options": one_thread}, daemon=True).start()
+assert begun.wait(60)
+"""
+
+
+def test_a_program_that_ends_waits_for_no_group_that_has_not_begun() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["group"]
