@@ -20,7 +20,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.budget import FleetBudget
-from lakekeeper.core.scheduling.queue import next_task
+from lakekeeper.core.scheduling.queue import Queue
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
 from lakekeeper.core.scheduling.task import Task, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
@@ -111,7 +111,6 @@ class _Pass:
             else 0.0,
         )
         self.began_ms = clock.now_ms()
-        self._busy: set[str] = set()
         self._today: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -161,6 +160,9 @@ class _Pass:
 
     def carry_out(self) -> None:
         """Run the tasks that are due, at most one for each table at a time."""
+        self._queue = Queue(self._clock.now_ms())
+        for turn in self.turns:
+            self._queue_up(turn)
         if self._settings.at_once == 1:
             while (given := self._next()) is not None:
                 self._run(*given)
@@ -180,27 +182,22 @@ class _Pass:
         """The next task and the bytes that it may rewrite; None if no task can be started now."""
         with self._lock:
             pause = self._pause()
-            waiting: set[str] = (
-                set()
-            )  # tables whose next task waits for what running tasks leave of the budget
-            while (task := next_task(self._queued(), self._clock.now_ms(), self._busy | waiting)) is not None:
+            # What rewrites waits for what running tasks leave of the budget.
+            while (task := self._queue.take(rewrites=not self._budget.all_reserved)) is not None:
                 turn = self._of[task.table]
                 refused, granted = pause or self._out_of_time(turn), None
                 if refused is None and self._context.watch.is_paused(task.table):
                     refused = Reason.of(Code.PAUSED)
-                if refused is None and task.bytes and self._budget.all_reserved:
-                    waiting.add(task.table)
-                    continue
                 if refused is None and task.bytes:
                     refused, granted = self._grant(turn, task)
                 if refused is not None:
                     turn.held[task.verb] = refused
                     turn.tasks[task.verb] = replace(task, reason=refused)
                     self._context.watch.changed(turn.tasks[task.verb])
+                    self._queue_up(turn)
                     continue
                 turn.tasks[task.verb] = replace(task, state="running")
                 self._context.watch.changed(turn.tasks[task.verb])
-                self._busy.add(task.table)
                 return task, granted
             return None
 
@@ -251,7 +248,7 @@ class _Pass:
                 self._budget = self._budget.settle(granted, turn.spent_bytes.get(task.verb, 0), used)
                 turn.tasks[task.verb] = left
                 self._context.watch.changed(left)
-                self._busy.discard(task.table)
+                self._queue_up(turn)
                 over = all(each.state != "queued" or verb in turn.held for verb, each in turn.tasks.items())
             if over:
                 self._context.ended(task.table)
@@ -276,8 +273,8 @@ class _Pass:
         except Exception:  # the work itself reports a storage that does not respond
             return nullcontext("")
 
-    def _queued(self) -> list[Task]:
-        return [task for turn in self.turns for verb, task in turn.tasks.items() if verb not in turn.held]
+    def _queue_up(self, turn: TableTurn) -> None:
+        self._queue.add(task for verb, task in turn.tasks.items() if verb not in turn.held)
 
     def _pause(self) -> Reason | None:
         """Why nothing may be started now."""

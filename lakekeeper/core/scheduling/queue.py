@@ -9,7 +9,8 @@ after w days: nothing starves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS
@@ -23,18 +24,33 @@ def priority(task: Task, now_ms: int) -> float:
     return task.weight * task.score + POINTS_PER_DAY * waited_days
 
 
-def next_task(tasks: Sequence[Task], now_ms: int, busy: Collection[str] = ()) -> Task | None:
-    """The task to start now: queued, not parked, and of a table that is not ``busy``; None without such a task.
+class Queue:
+    """The tables that have tasks to start, by priority: each step takes the logarithm of their number.
 
-    The tasks of one table run one after the other, in the given order: a merge may make a later task superfluous. The
-    first queued task of a table has the highest priority of all tasks that wait behind it.
+    The tasks of one table run one after the other, in their order: a merge may make a later task superfluous. The first
+    one has the highest priority of all tasks that wait behind it. All tasks gain by waiting alike, so their order is
+    the one at ``now_ms``; of equal priority, the table that was first added is first.
     """
-    first: dict[str, Task] = {}
-    highest: dict[str, float] = {}
-    for task in tasks:
-        if task.state == "queued" and task.table not in busy and not task.is_parked(now_ms):
-            first.setdefault(task.table, task)
-            highest[task.table] = max(highest.get(task.table, 0.0), priority(task, now_ms))
-    if not first:
-        return None
-    return first[max(first, key=highest.__getitem__)]  # of equal priority, the first table given
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._places: dict[str, int] = {}
+        # By whether the first task of the table rewrites files.
+        self._heaps: dict[bool, list[tuple[float, int, Task]]] = {False: [], True: []}
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Add the tasks of a table that is not in the queue; of those, the ones that are queued and not parked."""
+        waiting = [task for task in tasks if task.state == "queued" and not task.is_parked(self._now_ms)]
+        if waiting:
+            first = waiting[0]
+            place = self._places.setdefault(first.table, len(self._places))
+            highest = max(priority(task, self._now_ms) for task in waiting)
+            heappush(self._heaps[first.bytes > 0], (-highest, place, first))
+
+    def take(self, *, rewrites: bool = True) -> Task | None:
+        """Remove the first table, and return the first of its tasks; None without such a table.
+
+        Without ``rewrites``, only of the tables whose first task rewrites nothing.
+        """
+        heaps = [heap for rewrite, heap in self._heaps.items() if heap and (rewrites or not rewrite)]
+        return heappop(min(heaps, key=lambda heap: heap[0]))[2] if heaps else None

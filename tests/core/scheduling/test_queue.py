@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakekeeper.core.scheduling.queue import POINTS_PER_DAY, next_task, priority
+from lakekeeper.core.scheduling.queue import POINTS_PER_DAY, Queue, priority
 from lakekeeper.core.scheduling.task import Task
 from lakekeeper.core.units import DAY_MS, HOUR_MS
 
@@ -28,20 +29,34 @@ def queues(draw: st.DrawFn) -> list[Task]:
             since_ms=NOW - draw(few([0, HOUR_MS, DAY_MS, 9 * DAY_MS])),
             score=draw(few([0.0, 1.0, 50.0, 100.0])),
             weight=draw(few([0.0, 1.0, 10.0])),
+            bytes=draw(few([0, 100])),
             parked_until_ms=draw(few([0, 0, NOW, NOW + 1])),
         )
         for table, verb in keys
     ]
 
 
-@given(queues(), st.sets(few("abcd")))
-def test_the_next_task_is_the_one_that_a_search_finds(tasks: list[Task], busy: set[str]) -> None:
-    runnable = [t for t in tasks if t.state == "queued" and t.table not in busy and t.parked_until_ms <= NOW]
-    found = next_task(tasks, NOW, busy)
+def queue(tasks: Iterable[Task], now_ms: int = NOW) -> Queue:
+    made = Queue(now_ms)
+    for table in dict.fromkeys(task.table for task in tasks):
+        made.add(task for task in tasks if task.table == table)
+    return made
+
+
+def next_task(tasks: Iterable[Task], now_ms: int = NOW) -> Task | None:
+    return queue(tasks, now_ms).take()
+
+
+@given(queues(), st.booleans())
+def test_the_next_task_is_the_one_that_a_search_finds(tasks: list[Task], rewrites: bool) -> None:
+    may = [t for t in tasks if t.state == "queued" and t.parked_until_ms <= NOW]
+    firsts = {t.table: t for t in reversed(may)}
+    runnable = [t for t in may if rewrites or not firsts[t.table].bytes]
+    found = queue(tasks).take(rewrites=rewrites)
     if found is None:
         assert runnable == []
         return
-    assert found is next(t for t in runnable if t.table == found.table)
+    assert found is firsts[found.table]
     best = max(priority(t, NOW) for t in runnable)
     assert max(priority(t, NOW) for t in runnable if t.table == found.table) == best
 
@@ -49,10 +64,11 @@ def test_the_next_task_is_the_one_that_a_search_finds(tasks: list[Task], busy: s
 @given(queues())
 def test_every_task_that_may_run_runs_once_and_those_of_a_table_in_order(tasks: list[Task]) -> None:
     ran: list[Task] = []
-    left = list(tasks)
-    while (task := next_task(left, NOW)) is not None:
+    left, waiting = list(tasks), queue(tasks)
+    while (task := waiting.take()) is not None:
         ran.append(task)
         left = [replace(t, state="done") if t is task else t for t in left]
+        waiting.add(t for t in left if t.table == task.table)
     may = [t for t in tasks if t.state == "queued" and t.parked_until_ms <= NOW]
     assert sorted(t.key for t in ran) == sorted(t.key for t in may)
     for table in "abcd":
@@ -75,7 +91,7 @@ def test_nothing_starves(score: float, weight: int, tick_ms: int) -> None:
 def test_worth_per_core_second_and_weight_order_tasks_of_one_age() -> None:
     plain = Task("merge", "a", "compact", since_ms=NOW, score=60)
     heavy = Task("merge", "b", "compact", since_ms=NOW, score=40, weight=2)
-    assert next_task([plain, heavy], NOW) is heavy
-    assert next_task([plain, replace(heavy, weight=1)], NOW) is plain
-    assert next_task([plain, replace(plain, table="c")], NOW) is plain
-    assert next_task([], NOW) is None
+    assert next_task([plain, heavy]) is heavy
+    assert next_task([plain, replace(heavy, weight=1)]) is plain
+    assert next_task([plain, replace(plain, table="c")]) is plain
+    assert next_task([]) is None
