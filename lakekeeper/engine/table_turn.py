@@ -176,6 +176,13 @@ class TableTurn:
             return TableResult(self.name, "off", Reason.of(Code.DISABLED_BY_CONF))
         return None if options.auto.verbs else TableResult(self.name, "off", Reason.of(Code.NO_VERB))
 
+    def _switched_off_since(self, table: Maintained, verb: str) -> Reason | None:
+        """Why a verb must not run although it was planned, maybe hours ago: its table was switched off since."""
+        if not table.automatic:
+            return Reason.of(Code.DISABLED_ON_TABLE)
+        listed = table.options({"auto.verbs": ",".join(self.tasks)}).auto.verbs
+        return None if verb in listed else Reason.of(Code.NO_VERB)
+
     def _plan_verbs(self, table: Maintained, options: Options, now_ms: int) -> None:
         self.table, self.left_bytes = table, options.budget.bytes
         self.core_seconds_per_day = options.budget.core_seconds_per_day
@@ -276,6 +283,9 @@ class TableTurn:
         spending = Spending()
         observer = self._noting_runs(observer, spending)
         try:
+            off = self._switched_off_since(self.table, task.verb)
+            if off is not None:
+                return skipped(task, off)
             if task.verb == VACUUM:
                 self.freed = self.table.vacuum(dry_run=False, observer=observer)
                 self.table.empty_trash()

@@ -1009,6 +1009,25 @@ def test_a_table_paused_during_a_pass_finishes_its_task_and_starts_no_other() ->
     assert "paused on the page of the service" in str(one.reason)
 
 
+@pytest.mark.parametrize(
+    "properties", [{"lakekeeper.auto.enabled": "false"}, {"lakekeeper.auto.verbs": "recluster"}]
+)
+def test_a_table_switched_off_during_a_pass_is_left_alone(properties: dict[str, str]) -> None:
+    """A pass over thousands of tables takes hours: what it planned first still ran at its end."""
+    now: dict[str, str] = {}
+
+    class Switched(FakeTable):
+        def recluster(self, **given: Any) -> MergeReport:
+            if not given["dry_run"]:
+                now.update(properties)
+            return super().recluster(**given)
+
+    table = Switched(answers=DUE, properties=now)
+    (one,) = passed({"a": table}).tables
+    assert (table.verbs, one.status) == (["recluster"], "done")
+    assert {task.verb: task.state for task in one.tasks} == {"recluster": "done", "compact": "skipped"}
+
+
 def test_a_pass_can_be_watched_from_another_thread() -> None:
     """Running tasks, their progress and the queue behind them; after the pass, its finished tasks."""
     watch = Watch(Clock(now_ms=lambda: 5))
