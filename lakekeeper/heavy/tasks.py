@@ -13,7 +13,7 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.heavy_call import HeavyCall
 from lakekeeper.core.scheduling.task import EXPIRY, INDEX, Task
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.partition_backoff import Backoff, Backoffs
+from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.heavy.lane import Lane, NotStarted
 from lakekeeper.spi import Observer, TableName
 
@@ -43,7 +43,7 @@ class HeavyTasks:
         resting = backoff.resting(self._clock.now_ms()) if backoff else frozenset()
         report = MergeReport.from_dict(self._run(task, observer, budget_bytes, tuple(sorted(resting))))
         if backoff is not None:
-            self._note_races(report, backoff)
+            backoff.note(report.groups, self._clock.now_ms())
         return report
 
     def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport:
@@ -75,13 +75,6 @@ class HeavyTasks:
         except NotStarted as error:
             self._not_started = error
             raise
-
-    def _note_races(self, report: MergeReport, backoff: Backoff) -> None:
-        for group in report.groups:
-            if group.status == "dropped" or group.replayed_rows:
-                backoff.raced(group.partition, self._clock.now_ms())
-            elif group.status == "committed":
-                backoff.landed(group.partition)
 
 
 def full_name(name: TableName) -> str:

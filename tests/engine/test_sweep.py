@@ -494,8 +494,8 @@ def test_tables_side_by_side_are_reported_in_order() -> None:
 def test_a_service_remembers_for_each_table_where_it_lost_races() -> None:
     backoffs = Backoffs.between(900)
     backoffs.of("a").raced("p=1", now_ms=0)
-    assert backoffs.of("a").resting(899_999) == {"p=1"}
-    assert backoffs.of("a").resting(900_000) == set()
+    assert backoffs.of("a").resting(1_799_999) == {"p=1"}
+    assert backoffs.of("a").resting(1_800_000) == set()
     assert backoffs.of("b").resting(0) == set()
 
 

@@ -70,9 +70,9 @@ def silent(*_: object) -> None:
 
 def test_the_next_call_leaves_out_partitions_in_which_users_won() -> None:
     backoffs = Backoffs.between(60)
-    lane = Recorded(
-        [report(group("a", "dropped"), group("b", "committed", 3), group("c", "committed")), report()]
-    )
+    races = [group("a", "dropped"), group("b", "committed", 3)]
+    landed = [group(partition, "committed") for partition in "abc"]
+    lane = Recorded([report(*races, *landed), report()])
     heavy = tasks(lane, backoffs)
     heavy.merge(MERGE, 500, silent)
     assert heavy.merge(MERGE, None, silent) == report()

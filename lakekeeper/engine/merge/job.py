@@ -11,7 +11,7 @@ from typing import Any
 from lakekeeper.core.cost.scoring import scale_of
 from lakekeeper.core.layout.clustering_info import mean_depth
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.model.plan import MergeTask, Plan
+from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
@@ -23,7 +23,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.boundary_store import keep_boundaries
 from lakekeeper.engine.merge.commit_parts import Parts
-from lakekeeper.engine.merge.committer import Committer, Landed
+from lakekeeper.engine.merge.committer import Committer
 from lakekeeper.engine.merge.daily_budget import note_spent
 from lakekeeper.engine.merge.executor import Execution, Failed, Work
 from lakekeeper.engine.merge.planning import look, plan_for
@@ -115,6 +115,9 @@ class MergeJob:
                 "%s: %s after %s", self.adapter.table, ended, counted(len(self.tally.run_ids), "commit")
             )
             _LOG.debug("the error of %s:\n%s", self.tally.run, traceback_of(error))
+        finally:
+            if self.request.backoff:
+                self.request.backoff.note(self.tally.groups, self.clock.now_ms())
         return self._report(ended, self.clock.now_ms())
 
     def _rounds(self) -> Reason:
@@ -203,8 +206,6 @@ class MergeJob:
                 for result in execution.results():
                     if isinstance(result, Failed):
                         self.tally.failed(result)
-                        if result.raced:
-                            self._back_off(result.task)
                         continue
                     parts.ready.append(result)
                     if parts.due():
@@ -253,21 +254,6 @@ class MergeJob:
             self.tally.lost(rewrites, failure)
             return
         self.tally.landed(run_id, landed)
-        self._note_races(landed)
-
-    def _note_races(self, landed: Landed) -> None:
-        for lost in landed.dropped:
-            self._back_off(lost.rewrite.task)
-        for kept in landed.kept:
-            if kept.replayed:
-                self._back_off(kept.task)
-            elif self.request.backoff:
-                self.request.backoff.landed(kept.task.partition)
-
-    def _back_off(self, task: MergeTask) -> None:
-        """A concurrent commit won inputs of ``task``: leave its partition alone for a while."""
-        if self.request.backoff:
-            self.request.backoff.raced(task.partition, self.clock.now_ms())
 
     def _report(self, ended: Reason, ended_ms: int) -> MergeReport:
         if self.first is None:

@@ -2,33 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
+from lakekeeper.core.model.report import GroupResult
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.partition_backoff import Backoff, held_blocks
+from lakekeeper.testing.lake import MemoryTable
 from tests.engine.scene import Scene
 
 
 def test_raced_partitions_rest_longer_each_time_until_they_are_quiet() -> None:
     backoff = Backoff(pause_ms=100)
     backoff.raced("p=1", 0)
-    assert backoff.resting(99) == {"p=1"}
-    assert not backoff.resting(100)
-    backoff.raced("p=1", 100)
-    assert backoff.resting(299) == {"p=1"}
+    assert backoff.resting(199) == {"p=1"}
+    assert not backoff.resting(200)
+    backoff.raced("p=1", 200)
+    assert backoff.resting(499) == {"p=1"}
     for _ in range(10):
         backoff.raced("p=1", 1000)
-    assert backoff.resting(1799) == {"p=1"}
-    assert not backoff.resting(1800)
+    assert backoff.resting(1899) == {"p=1"}
+    assert not backoff.resting(1900)
     backoff.landed("p=1")
     backoff.raced("p=1", 5000)
-    assert backoff.resting(5100) == frozenset()
+    assert backoff.resting(5200) == frozenset()
     backoff.raced("", 5000)
     assert "" not in backoff.resting(5001), "a table without partitions never rests"
+
+
+def test_passes_are_skipped_though_each_starts_a_pause_after_the_end_of_the_one_before() -> None:
+    pause_ms, now, passes = 900_000, 0, ""
+    backoff = Backoff(pause_ms)
+    while len(passes) < 29:
+        rests = backoff.resting(now)
+        passes += "-" if rests else "r"
+        if not rests:
+            backoff.raced("p=1", now + 20_000)
+        now += 60_000 + pause_ms
+    assert passes == "r-r--r----r--------r--------r"
+
+
+def ended(partition: str, status: str, replayed: int = 0) -> GroupResult:
+    return GroupResult("g", status, 2, 10, partition=partition, replayed_rows=replayed)
+
+
+def test_a_partition_with_a_race_rests_whatever_else_of_it_landed() -> None:
+    backoff = Backoff(pause_ms=100)
+    backoff.note([ended("p=1", "dropped"), ended("p=1", "committed"), ended("p=2", "committed")], 0)
+    assert backoff.resting(199) == {"p=1"}
+    backoff.note([ended("p=1", "committed"), ended("p=1", "committed", replayed=3)], 200)
+    assert backoff.resting(499) == {"p=1"}
+    backoff.note([ended("p=1", "committed"), ended("p=1", "committed")], 500)
+    assert not backoff.resting(500)
+
+
+def test_several_groups_that_lose_at_once_are_one_race() -> None:
+    backoff = Backoff(pause_ms=100)
+    backoff.note([ended("p=1", "dropped")] * 4, 0)
+    assert not backoff.resting(200)
 
 
 def test_no_partition_rests_until_a_clock_that_was_set_back_catches_up() -> None:
@@ -38,35 +73,41 @@ def test_no_partition_rests_until_a_clock_that_was_set_back_catches_up() -> None
     assert not backoff.resting(1_000)
 
 
-def partitioned() -> Scene:
-    from lakekeeper.testing.lake import MemoryTable
-
+def partitioned(apart: int = 0) -> Scene:
+    """Two partitions; with ``apart``, each has further files with keys that are as far from the others."""
     table = MemoryTable("db.t", {"k": "int", "p": "int"}, partition_by=["p"])
-    for f in range(3):
-        table.append([{"k": 3 * i + f, "p": p} for i in range(6) for p in (1, 2)])
+    for first in {0, apart}:
+        add_files(table, first)
     table.set_key(["k"])
     return Scene(table)
 
 
-def test_a_raced_partition_is_left_alone_in_the_next_pass() -> None:
-    scene = partitioned()
-    backoff = Backoff(pause_ms=1 << 40)
-    request = replace(scene.request(), backoff=backoff)
-
-    def once() -> Callable[[str, Mapping[str, Any]], None]:
-        left = [1]
-
-        def observe(phase: str, _: Mapping[str, Any]) -> None:
-            if phase == "written" and left:
-                left.pop()
-                scene.table.delete("p = 2 and k < 2")
-
-        return observe
-
-    first = maintain(scene.adapter, scene.runner, request, observer=once(), clock=scene.clock)
-    assert sum(g.replayed_rows for g in first.groups if g.partition == "p=2") == 2
+def add_files(table: MemoryTable, first: int = 0) -> None:
     for f in range(3):
-        scene.table.append([{"k": 3 * i + f, "p": p} for i in range(6) for p in (1, 2)])
+        table.append([{"k": first + 3 * i + f, "p": p} for i in range(6) for p in (1, 2)])
+
+
+@pytest.mark.parametrize(
+    "apart, where, ended",
+    [
+        (0, "p = 2 and k < 2", [("committed", 2)]),
+        (1000, "p = 2 and k < 1000", [("committed", 0), ("dropped", 0)]),
+    ],
+    ids=["replayed", "dropped beside one that lands"],
+)
+def test_a_raced_partition_is_left_alone_in_the_next_pass(
+    apart: int, where: str, ended: list[tuple[str, int]]
+) -> None:
+    scene = partitioned(apart)
+    request, left = replace(scene.request(), backoff=Backoff(pause_ms=1 << 40)), [where]
+
+    def once(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "before_commit" and left:
+            scene.table.delete(left.pop())
+
+    first = maintain(scene.adapter, scene.runner, request, observer=once, clock=scene.clock)
+    assert sorted((g.status, g.replayed_rows) for g in first.groups if g.partition == "p=2") == ended
+    add_files(scene.table)
     second = maintain(scene.adapter, scene.runner, request, clock=scene.clock)
     assert {g.partition for g in second.groups} == {"p=1"}
     assert second.plan is not None
