@@ -100,7 +100,8 @@ def statistics(
     lo, hi = min(held, key=token), max(held, key=token)
     if isinstance(lo, str | bytes) and truncate is not None:
         low, high = lo[:truncate], _cut_above(hi, truncate)
-        return Statistics(low if high is not None else None, high, nulls, (low, high) == (lo, hi))
+        whole = len(lo) < truncate and len(hi) < truncate  # a format does not record whether more followed
+        return Statistics(low if high is not None else None, high, nulls, whole)
     if isinstance(lo, dt.datetime) and milliseconds:
         return Statistics(_floor(lo), _floor(hi) + _LAST_MICROSECOND, nulls, exact=False)
     return Statistics(lo, hi, nulls)

@@ -49,6 +49,20 @@ def test_a_column_added_later_is_null_in_older_files() -> None:
     assert (block.lo, block.null_count) == ((None,), (2,))
 
 
+def test_bounds_that_fill_the_truncation_are_not_exact() -> None:
+    """As Iceberg's and Delta's adapters report them: a format does not record whether more followed."""
+    for kind, texts in (
+        ("string", ["a", "abc", "abcd", "abcde"]),
+        ("binary", [b"a", b"abc", b"abcd", b"abcde"]),
+    ):
+        t = MemoryTable("db.t", {"k": kind}, settings=Settings(truncate=4))
+        for text in texts:
+            t.append([{"k": text}])
+        blocks = MemoryAdapter(t).snapshot(["k"]).blocks
+        assert blocks.exact[0].tolist() == [True, True, False, False]
+        assert blocks.hi[0].to_pylist()[:3] == texts[:3]
+
+
 def test_columns_that_cannot_be_a_key_are_refused() -> None:
     t = MemoryTable("db.t", {"k": "int", "v": "map"}, settings=Settings(no_statistics=frozenset({"k"})))
     for columns, said in ((["v"], "orderable"), (["k"], "statistics"), (["kk"], "did you mean 'k'")):
