@@ -20,7 +20,7 @@ from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policies.sizes import SIZES
 from lakekeeper.core.planning.policies.universal import UNIVERSAL
 from lakekeeper.core.planning.policy import Env, Policy
-from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.units import DAY_MS, HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.request import Request
@@ -43,7 +43,7 @@ SMALL = {"max-rows-per-file": 10, "target-file-size-bytes": 1024}
 class Scene:
     """A table, its adapter, a runner, and the pauses that the engine requested (seconds).
 
-    ``tick_ms`` is how far the clock moves each time it is read.
+    ``tick_ms`` is how far the clock moves each time it is read, ``passed_ms`` what ``later`` added to it.
     """
 
     table: MemoryTable
@@ -51,6 +51,7 @@ class Scene:
     runner: MemoryRunner = field(default_factory=MemoryRunner)
     pauses: list[float] = field(default_factory=list)
     tick_ms: int = 1
+    passed_ms: int = 0
 
     def __post_init__(self) -> None:
         self.adapter = MemoryAdapter(self.table)
@@ -58,7 +59,14 @@ class Scene:
 
     @property
     def clock(self) -> Clock:
-        return Clock(now_ms=lambda: next(self._ticks) * self.tick_ms, wait=self.pauses.append)
+        return Clock(
+            now_ms=lambda: next(self._ticks) * self.tick_ms + self.passed_ms, wait=self.pauses.append
+        )
+
+    def later(self, days: float) -> None:
+        """Time passes, on the clock and in the table."""
+        self.passed_ms += int(days * DAY_MS)
+        self.table.later(int(days * DAY_MS))
 
     def request(
         self,

@@ -16,7 +16,7 @@ from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policy import Env
 from lakekeeper.engine.merge.boundary_store import note_name
 from lakekeeper.engine.merge.planning import look
-from lakekeeper.testing.lake import Settings
+from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import Lake
 from lakekeeper.testing.values import Row
 from tests.engine.scene import Scene
@@ -24,6 +24,7 @@ from tests.engine.scene import Scene
 COMMITS = 12
 SIDE = 1000
 OPTIONS = {"max-rows-per-file": 20, "target-file-size-bytes": 1 << 20}
+LARGE = {"max-rows-per-file": "none", "target-file-size-bytes": 128 << 20}
 
 
 def some_rows(rng: random.Random, count: int) -> list[Row]:
@@ -274,3 +275,21 @@ def test_full_applies_a_changed_key_at_once() -> None:
     made.run(final=True, options=OPTIONS)
     made.table.set_key(("b",), "linear")
     assert made.plan("full", options=REKEY).input_files == len(made.table.current.files)
+
+
+@pytest.mark.parametrize("layout", CURVES)
+def test_texts_that_share_their_truncated_prefix_are_not_merged_each_day(layout: str) -> None:
+    """Without stored ranges: the bounds of all files are one prefix, and no merge can make them narrower."""
+    settings = Settings(truncate=16, stores_curve=False, byte_scale=1 << 18)
+    made = Scene(MemoryTable("db.t", {"url": "string", "ts": "int", "v": "string"}, settings=settings))
+    rng = random.Random(1)
+    for _ in range(12):
+        urls = [f"https://www.example.com/{rng.randrange(100):03d}" for _ in range(40)]
+        made.table.append([{"url": url, "ts": rng.randrange(10_000), "v": "x" * 10} for url in urls])
+    made.table.set_key(["url", "ts"], layout)
+    rewritten = []
+    for _ in range(5):
+        made.later(days=1)
+        rewritten.append(made.run("adaptive", options=LARGE).rewritten_data_files_count)
+    assert rewritten[0] > 0
+    assert rewritten[1:] == [0, 0, 0, 0]

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakekeeper.core.layout.ranks import has_bounds, ordered
 from lakekeeper.core.layout.space_filling_curve import box_range, index
 from lakekeeper.core.layout.split_points import column_cuts
+from lakekeeper.core.layout.truncation import upper_bounds
 from lakekeeper.core.model.blocks import UNKNOWN, BlockSet, Snapshot
 from lakekeeper.core.model.boundaries import BITS, MOST, Boundaries
 from lakekeeper.core.model.keys import ClusterKey, from_json_values
@@ -84,8 +85,9 @@ def placed(snapshot: Snapshot) -> Snapshot:
     """The snapshot with every block placed on the curve of its key; the snapshot itself if there is nothing to place.
 
     A stored range counts if it was made under the same boundaries, which belong to one key. Any other block gets the
-    curve range of its bounding box, which covers its rows. Unless ``snapshot.boundaries`` fits the key, boundaries are
-    derived. Under a linear key, or without a key, no block is on a curve: stored ranges belong to another key.
+    curve range of its bounding box, which covers its rows as far as truncated bounds show them. Unless
+    ``snapshot.boundaries`` fits the key, boundaries are derived. Under a linear key, or without a key, no block is on a
+    curve: stored ranges belong to another key.
     """
     key, blocks = snapshot.key, snapshot.blocks
     if key is None or not key.curved:
@@ -114,11 +116,14 @@ def _stored(blocks: BlockSet, wanted: str) -> np.ndarray[Any, np.dtype[np.bool_]
 
 
 def _box_ranges(blocks: BlockSet, key: ClusterKey, boundaries: Boundaries) -> tuple[Ints, Ints]:
-    """First and last curve position in each block's bounding box; NULL is a bucket like any other."""
+    """First and last curve position in each block's bounding box; NULL is a bucket like any other.
+
+    Upper bounds that are truncated count as in :mod:`lakekeeper.core.layout.truncation`.
+    """
     low, high = [], []
     for column in range(len(key.columns)):
         lo = buckets(boundaries, column, blocks.lo[column])
-        hi = buckets(boundaries, column, blocks.hi[column])
+        hi = buckets(boundaries, column, upper_bounds(blocks, column))
         nulls, bound = blocks.null_count[column], has_bounds(blocks, column)
         no_values = ~bound & (nulls >= blocks.rows)
         lo[(nulls != 0) | ~bound] = 0  # an unknown null count may be positive
