@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,15 @@ from lakekeeper.core.model.blocks import Snapshot, make_blocks
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import as_snapshot
 
-Row = tuple[int, ...]
+Row = tuple[Any, ...]
 
 
 def snapshot_of(files: list[list[Row]]) -> Snapshot:
     """Files with these rows, by the bounds of each column."""
     width = len(files[0][0])
     key = ClusterKey(tuple(KeyColumn((f"c{c}",), "int", str(c + 1)) for c in range(width)))
-    sides = [[pick(row[c] for row in file) for file in files] for c in range(width) for pick in (min, max)]
+    held = [[[row[c] for row in file if row[c] is not None] for file in files] for c in range(width)]
+    sides = [[pick(v, default=None) for v in column] for column in held for pick in (min, max)]
     n = len(files)
     columns = {
         "path": [f"f{i:03d}" for i in range(n)],
@@ -29,7 +31,9 @@ def snapshot_of(files: list[list[Row]]) -> Snapshot:
         "bytes": [1000] * n,
         "lo": sides[::2],
         "hi": sides[1::2],
-        "null_count": [[0] * n] * width,
+        "null_count": [
+            [len(file) - len(v) for file, v in zip(files, column, strict=True)] for column in held
+        ],
         "exact": [[True] * n] * width,
     }
     return as_snapshot(make_blocks(columns, key), key)
@@ -41,12 +45,18 @@ def one_run(files: list[list[Row]]) -> bool:
     return bool(Boxes(snapshot).one_run(at, np.array([0, len(at)]))[0])
 
 
+def nulls_first(row: Row) -> list[int]:
+    return [-1 if value is None else value for value in row]
+
+
 @pytest.mark.sampled
+@pytest.mark.parametrize("values", [[0, 1, 2, 3], [None, 0, 1, 2]], ids=["values", "nulls"])
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_files_cut_from_one_sorted_run_are_one_run(width: int) -> None:
+def test_files_cut_from_one_sorted_run_are_one_run(width: int, values: list[int | None]) -> None:
     rng = random.Random(width)
     for _ in range(300):
-        rows = sorted(tuple(rng.randrange(4) for _ in range(width)) for _ in range(rng.randint(2, 30)))
+        drawn = [tuple(rng.choice(values) for _ in range(width)) for _ in range(rng.randint(2, 30))]
+        rows = sorted(drawn, key=nulls_first)
         cuts = sorted(rng.sample(range(1, len(rows)), rng.randint(1, min(6, len(rows) - 1))))
         files = [rows[a:b] for a, b in itertools.pairwise([0, *cuts, len(rows)])]
         rng.shuffle(files)
