@@ -30,7 +30,7 @@ class Backoff:
     _until_ms: dict[str, int] = field(default_factory=dict)
 
     def note(self, groups: Iterable[GroupResult], now_ms: int) -> None:
-        """The groups of a call have ended; where one lost a race or was replayed, its partition was not undisturbed."""
+        """The groups of a call have ended; where one lost a race or was replayed, its partition was disturbed."""
         ended = list(groups)
         raced = {group.partition for group in ended if group.status == "dropped" or group.replayed_rows}
         for partition in raced:
