@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from lakekeeper.core.model.reason import Reason
@@ -115,13 +116,9 @@ class _Pass:
         self._lock = threading.Lock()
 
     def plan(self) -> None:
-        """Plan each table; if one at a time, in this thread, which Ctrl-C reaches."""
-        if self._settings.at_once == 1:
-            for turn in self.turns:
-                self._plan(turn)
-            return
-        with ThreadPoolExecutor(self._settings.at_once, thread_name_prefix="lakekeeper-plan") as pool:
-            list(pool.map(self._plan, self.turns))
+        """Plan each table."""
+        turns = zip(self.turns)
+        self._side_by_side("lakekeeper-plan", self._plan, lambda: next(turns, None))
 
     def _plan(self, turn: TableTurn) -> None:
         if self._context.watch.is_paused(turn.name):
@@ -163,15 +160,24 @@ class _Pass:
         self._queue = Queue(self._clock.now_ms())
         for turn in self.turns:
             self._queue_up(turn)
+        self._side_by_side("lakekeeper-table", self._run, self._next)
+
+    def _side_by_side(
+        self, name: str, work: Callable[..., None], following: Callable[[], tuple[Any, ...] | None]
+    ) -> None:
+        """Do the work that follows, until none does; if one at a time, in this thread, which Ctrl-C reaches.
+
+        None waits in the pool: a program that ends would first do all that waits there.
+        """
         if self._settings.at_once == 1:
-            while (given := self._next()) is not None:
-                self._run(*given)
+            while (given := following()) is not None:
+                work(*given)
             return
-        with ThreadPoolExecutor(self._settings.at_once, thread_name_prefix="lakekeeper-table") as pool:
+        with ThreadPoolExecutor(self._settings.at_once, thread_name_prefix=name) as pool:
             running: set[Future[None]] = set()
             while True:
-                while len(running) < self._settings.at_once and (given := self._next()) is not None:
-                    running.add(pool.submit(self._run, *given))
+                while len(running) < self._settings.at_once and (given := following()) is not None:
+                    running.add(pool.submit(work, *given))
                 if not running:
                     return
                 ended, running = wait(running, return_when=FIRST_COMPLETED)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Mapping
@@ -489,6 +491,36 @@ def test_tables_side_by_side_are_reported_in_order() -> None:
     settings = settings_from(resolve(given))
     reported = passed({"a": Meeting(), "b": Meeting()}, settings=settings)
     assert [(t.table, t.status) for t in reported.tables] == [("a", "done"), ("b", "done")]
+
+
+ENDING = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from lakekeeper.engine.auto_settings import AutoSettings
+from tests.engine.test_sweep import FakeTable, passed
+
+begun, pool = threading.Semaphore(0), ThreadPoolExecutor(1)
+
+class Slow(FakeTable):
+    def compact(self, **given):
+        sys.stdout.write("planned\\n")
+        begun.release()
+        try:
+            while True:
+                pool.submit(int).result()
+        except RuntimeError:  # the program ends
+            return super().compact(**given)
+
+tables = {f"t{i}": Slow() for i in range(8)}
+settings = AutoSettings(("*",), ("compact",), 900, at_once=2)
+threading.Thread(target=passed, args=[tables], kwargs={"settings": settings}, daemon=True).start()
+assert begun.acquire(timeout=60) and begun.acquire(timeout=60)
+"""
+
+
+def test_a_program_that_ends_waits_for_no_table_that_is_not_begun() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
+    assert done.stdout.count("planned") == 2
 
 
 def test_a_service_remembers_for_each_table_where_it_lost_races() -> None:
