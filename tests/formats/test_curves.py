@@ -59,10 +59,11 @@ def test_large_groups_are_cut_along_the_curve(lake: Lake) -> None:
     table = lake.table(name, hours=1)
     table.cluster_by("a", "b", layout="zorder")
     rows, size = lake.fingerprint(name), table.plan().input_bytes
-    report = table.recluster(options={**SMALL, "single-task-bytes": size // 3})
+    sizes = {"single-task-bytes": size // 3, "target-file-size-bytes": size // 3}
+    report = table.recluster(options=sizes)
     assert report.commits == 1
     assert lake.fingerprint(name) == rows
-    assert not table.recluster(final=True, options=SMALL).changed
+    assert not table.recluster(final=True, options=sizes).changed
 
 
 def test_a_concurrent_delete_is_replayed(lake: Lake) -> None:

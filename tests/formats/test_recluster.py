@@ -101,7 +101,8 @@ def test_a_group_larger_than_a_task_is_cut_at_bounds_from_the_statistics(lake: L
     table.cluster_by("k")
     rows, phases = lake.fingerprint(name), Phases()
     size = table.plan().input_bytes
-    report = table.recluster(observer=phases, options=BY_ROWS | {"single-task-bytes": size // 3})
+    sizes = {"single-task-bytes": size // 3, "target-file-size-bytes": size // 3}
+    report = table.recluster(observer=phases, options=BY_ROWS | sizes)
     stages, _ = stages_of_group(lake.spark, phases.run_id)
     # Once, not a second time for sampling.
     assert sum(s.input_rows for s in stages if s.input_rows >= 100) == 1800

@@ -24,6 +24,7 @@ from tests.engine.scene import Scene
 COMMITS = 12
 SIDE = 1000
 OPTIONS = {"max-rows-per-file": 20, "target-file-size-bytes": 1 << 20}
+IN_RANGES = {"single-task-bytes": 2048, "target-file-size-bytes": 2048}
 LARGE = {"max-rows-per-file": "none", "target-file-size-bytes": 128 << 20}
 
 
@@ -87,7 +88,7 @@ def test_a_second_run_is_a_no_op(layout: str, stored: bool, policy: str) -> None
 def test_one_run_is_one_line_on_the_curve(cuts: bool) -> None:
     """Whether it was sorted as a whole or cut into ranges: adjacent files share one position at most."""
     made = scene("hilbert")
-    made.run(options={**OPTIONS, **({"single-task-bytes": 2048} if cuts else {})})
+    made.run(options={**OPTIONS, **(IN_RANGES if cuts else {})})
     snapshot = look(made.adapter, made.request())
     assert (snapshot.blocks.curve_id >= 0).all()
     information = measure(snapshot)
@@ -99,7 +100,7 @@ def test_one_run_is_one_line_on_the_curve(cuts: bool) -> None:
 
 def test_the_task_holds_its_cuts_on_the_curve() -> None:
     made = scene("hilbert")
-    request = made.request(options={**OPTIONS, "single-task-bytes": 2048})
+    request = made.request(options={**OPTIONS, **IN_RANGES})
     (task,) = make_plan(look(made.adapter, request), request.policies, request.options, Env()).tasks
     assert len(task.cuts) > 3
     assert list(task.cuts) == sorted(set(task.cuts))

@@ -195,6 +195,17 @@ def _rewritten(scene: Scene, *policies: str, options: dict[str, Any]) -> int:
     return scene.run(*policies, options=options).rewritten_data_files_count
 
 
+def test_packed_files_are_not_packed_again_if_a_task_takes_less_than_a_file() -> None:
+    table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=Settings(byte_scale=1 << 18))
+    for b in range(40):
+        table.append([{"k": 100 * b + i, "v": "x" * 8} for i in range(2)])
+    table.set_key(["k"])
+    scene = Scene(table)
+    options = {**LARGE, "single-task-bytes": 64 << 20}
+    assert _rewritten(scene, "sizes", options=options) == 40
+    assert [_rewritten(scene, "sizes", options=options) for _ in range(3)] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("value", [7, None])
 def test_a_constant_key_is_packed_once_and_frozen(value: int | None) -> None:
     table = MemoryTable("db.t", {"k": "int", "v": "string"})

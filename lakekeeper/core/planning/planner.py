@@ -307,8 +307,10 @@ class _Builder:
         live = blocks.live_rows[at]
         column = 0
         cuts: tuple[Any, ...] = ()
-        if snapshot.key is not None and size > options.groups.single_task_bytes:
-            parts = -(-size // options.groups.single_task_bytes)
+        # No less than a file of the target size, or the outputs are small files, which `sizes` packs again.
+        most = max(options.groups.single_task_bytes, options.files.target_bytes)
+        if snapshot.key is not None and size > most:
+            parts = -(-size // most)
             if snapshot.key.curved:
                 column, cuts = ON_CURVE, curve_cuts(blocks, at, parts)
             else:
