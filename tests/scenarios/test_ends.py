@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,11 @@ from lakekeeper.core.layout.depth import depth_curve
 from lakekeeper.core.layout.levels import frozen, partition_group, run_depth
 from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.model.blocks import BlockSet
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
+from lakekeeper.testing.memory import MemoryAdapter, Parts
 from tests.engine.scene import IN_PARTS, Scene, overlapping, rows
 
 PARTS = 10
@@ -228,6 +231,25 @@ def test_giant_rows_are_files_of_their_own() -> None:
     scene = Scene(table)
     assert scene.run(final=True).rounds == 1
     assert scene.adapter.snapshot().blocks.rows.tolist() == [1] * 8
+
+
+def test_giant_rows_that_the_writer_keeps_in_one_file_are_not_written_again() -> None:
+    """Iceberg's writer looks at the size once in 1,000 rows: no merge cuts the files that it wrote before."""
+
+    class Rolling(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+            return super().write(rows, replace(task, target_bytes=1 << 40), run_id)
+
+    table = MemoryTable("db.t", {"k": "int", "v": "string"}, settings=Settings(byte_scale=1 << 12))
+    for b in range(4):
+        table.append([{"k": k, "v": "x" * 5000} for k in range(b, 20, 4)])
+    table.set_key(["k"])
+    scene = Scene(table)
+    scene.adapter = Rolling(table)
+    options = {**LARGE, "target-file-size-bytes": 16 << 20}
+    assert _rewritten(scene, "adaptive", options=options) == 4
+    assert [b.rows for b in scene.adapter.snapshot().blocks] == [20]
+    assert [_rewritten(scene, "adaptive", options=options) for _ in range(3)] == [0, 0, 0]
 
 
 def test_truncated_constants_are_frozen() -> None:

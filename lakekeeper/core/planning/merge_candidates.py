@@ -31,6 +31,7 @@ LADDER = 3.0  # 2 brings the same for half as much work again
 _START = 1.3  # first θ, in multiples of the smallest R: the first step then holds more than one size
 _LESS = 0.95  # largest share of the blocks of one step that the next step may keep
 _SURE = 6.0  # times due: what is inside such a batch is not weighed. Costs no regret, and halves the time of a plan
+_ROWS_PER_LOOK = 1000
 _SPARSE = 6  # points for each block, from which on the line is compacted first
 
 
@@ -83,9 +84,14 @@ def _sorted_already(field: Field, members: Index, edges: Ints) -> Bools:
 
 
 def _splits(field: Field, at: Index, wait: Floats) -> tuple[Index, Weighed]:
-    """Large blocks that are due alone, to be cut into files of the target size."""
-    scale = field.scale
-    large = scale.files.fullness(field.rows[at], field.live[at]) >= 2
+    """Large blocks that are due alone, to be cut into files of the target size.
+
+    Iceberg's writer looks at the size of a file once in 1,000 rows. A merge that wrote a large file in rows larger than
+    a thousandth of the target would write it again as it is, so only a bound on rows cuts that one.
+    """
+    files, rows, live = field.scale.files, field.rows[at], field.live[at]
+    coarse = field.merged[at] & (live * _ROWS_PER_LOOK > rows * files.target_bytes)
+    large = files.fullness(rows, np.where(coarse, 0.0, live)) >= 2
     at = at[large & (field.merge[at] < 0)]
     if not len(at):
         return at, joined([])

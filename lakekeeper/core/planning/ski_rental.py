@@ -41,7 +41,7 @@ from lakekeeper.core.layout.key_distribution import Line
 from lakekeeper.core.layout.ranks import Intervals, dense
 from lakekeeper.core.layout.single_run import Boxes
 from lakekeeper.core.layout.snapshot_index import data_line, place_of, table_line
-from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
+from lakekeeper.core.model.blocks import BlockSet, Bools, Index, Snapshot
 from lakekeeper.core.planning.block_age import ages, delete_ages
 from lakekeeper.core.planning.policy import Part
 from lakekeeper.core.units import Floats, Ints
@@ -63,6 +63,7 @@ class Field:
     paid         N byte-equivalents that queries have paid for that since it was added
     age          N ages, in queries of the table; ``live_age``, times live bytes
     merge        N numbers of the merges of the same call that wrote them, −1 for none: what one merge wrote is sorted
+    merged       N flags: a merge under this key wrote it, in this call or before
     live, bytes  N sizes: without deleted rows, and as they are; ``rows``, rows that are not deleted
     run_size     N bytes ÷ share of the partition's bytes in the block's range: the size of the sorted run that it is
                  a piece of. A fresh file over the whole key is its own run; a piece of a run of a hundred, a hundred
@@ -80,6 +81,7 @@ class Field:
     age: Floats
     live_age: Floats
     merge: Ints
+    merged: Bools
     live: Floats
     rows: Ints
     bytes: Ints
@@ -126,6 +128,7 @@ def field_of(
         age=scale.rate * age,
         live_age=live * (scale.rate * age),
         merge=merge,
+        merged=blocks.level_under(snapshot.key)[at] > 0,
         live=live,
         rows=(blocks.rows - np.maximum(blocks.deleted_rows, 0))[at],
         bytes=blocks.bytes[at],
