@@ -25,7 +25,7 @@ from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.service import Service
 from lakekeeper.engine.state.service_lease import service_lease
 from lakekeeper.engine.sweep import PassContext, sweep
-from lakekeeper.engine.table_session import TableSession
+from lakekeeper.engine.table_session import Kept, TableSession, nbytes_of
 from lakekeeper.engine.table_turn import Heavy
 from lakekeeper.engine.watch import Watch
 from lakekeeper.history.table_id import TableId
@@ -160,7 +160,7 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
     # The pass knows the tables without the credentials in their paths: it prints and logs these names.
     known = {without_user(name): name for found in expanded for name in found.names}
     names = tuple(shown for shown, name in known.items() if only(name))
-    tables = _Tables(spark, {shown: known[shown] for shown in names}, backoffs, memory.sessions)
+    tables = _Tables(spark, {shown: known[shown] for shown in names}, backoffs, memory.snapshots)
     context = PassContext(
         dry_run=dry_run,
         observer=observer,
@@ -180,8 +180,8 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
         heavy=_heavy_tasks(spark, lane, tables, backoffs),
     )
     report = sweep(names, tables.open, settings, clock, context)
-    left = {name: session for name, session in memory.sessions.items() if name in known}
-    memory.sessions = left | tables.sessions()
+    left = {name: kept for name, kept in memory.snapshots.items() if name in known}
+    memory.snapshots = left | tables.snapshots()
     report = replace(
         report, patterns=tuple(_result(found) for found in expanded if is_pattern(found.pattern))
     )
@@ -210,7 +210,7 @@ class _Tables:
     """The tables of one pass, each opened once; the snapshots of as many as fit are kept.
 
     ``names`` maps what the pass calls a table to the name that opens it: the same, with the credentials in a path.
-    ``earlier`` are the sessions of the pass before: a table that no commit has changed since is not read again.
+    ``earlier`` are the snapshots of the pass before: a table that no commit has changed since is not read again.
     """
 
     def __init__(
@@ -218,11 +218,11 @@ class _Tables:
         spark: SparkSession,
         names: Mapping[str, str],
         backoffs: Backoffs | None,
-        earlier: Mapping[str, TableSession],
+        earlier: Mapping[str, Kept],
     ) -> None:
         self._spark, self._names, self._backoffs, self._earlier = spark, names, backoffs, earlier
         self._opened: dict[str, Table | Exception] = {}
-        self._kept_bytes = {name: session.nbytes for name, session in earlier.items()}
+        self._kept_bytes = {name: nbytes_of(kept) for name, kept in earlier.items()}
         self._lock = threading.Lock()
         # One for each table: a catalog that is slow to open one holds up no other.
         self._opening = {name: threading.Lock() for name in names}
@@ -263,9 +263,11 @@ class _Tables:
                 session.forget()  # read again at its turn
             self._kept_bytes[name] = session.nbytes
 
-    def sessions(self) -> dict[str, TableSession]:
-        """The sessions of all tables that were opened, for the next pass."""
-        return {name: _session(found) for name, found in self._opened.items() if isinstance(found, Table)}
+    def snapshots(self) -> dict[str, Kept]:
+        """The snapshots of all tables that were opened, for the next pass; it opens the tables again."""
+        return {
+            name: _session(found).kept for name, found in self._opened.items() if isinstance(found, Table)
+        }
 
     def named(self, name: str) -> tuple[Table, TableName]:
         """A table, and its name as Spark resolved it."""

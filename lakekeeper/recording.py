@@ -17,7 +17,7 @@ from lakekeeper.core.scheduling.task import Task
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.state.service_lease import new_owner
-from lakekeeper.engine.table_session import TableSession
+from lakekeeper.engine.table_session import Kept
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.history.costs import Prices
 from lakekeeper.history.recorder import Application, Destination, Recorder
@@ -113,12 +113,12 @@ class FleetMemory:
     """What automatic runs remember from pass to pass: tasks that wait or failed, and bytes rewritten in 24 hours.
 
     In the history, if there is one, so that passes of different processes share it; else in this object. ``owner``
-    names this service to others. ``sessions`` keep the snapshots of its tables, in this process alone.
+    names this service to others. ``snapshots`` are those of its tables, in this process alone.
     """
 
     def __init__(self, store: HistoryStore | None = None) -> None:
         self.owner = new_owner()
-        self.sessions: Mapping[str, TableSession] = {}
+        self.snapshots: Mapping[str, Kept] = {}
         self._store = store
         self._tasks: dict[tuple[str, str], Task] = {}
         self._recorded: dict[tuple[str, str], Task] = {}

@@ -22,6 +22,8 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Adapter
 
+Kept = Mapping[tuple[str, ...] | None, Snapshot]
+"""Snapshots of one table, by key columns."""
 _KEYS = 2  # the table's own key, and that of a call or of a conf
 
 
@@ -82,15 +84,18 @@ class TableSession:
             return self.snapshot(None, where)
 
     @property
-    def nbytes(self) -> int:
-        """Memory held by the kept snapshots, in bytes: by their blocks, and by what else an adapter keeps with them."""
-        kept = self._kept.values()
-        others = sum(int(getattr(each, "nbytes", 0)) for one in kept for each in one.memo.values())
-        return sum(snapshot.blocks.nbytes for snapshot in kept) + others
+    def kept(self) -> Kept:
+        """The snapshots as they are now, for a later session: without the adapter, and what that has read."""
+        return self._kept.copy()
 
-    def resume(self, earlier: TableSession) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Memory held by the kept snapshots; see :func:`nbytes_of`."""
+        return nbytes_of(self._kept)
+
+    def resume(self, kept: Kept) -> None:
         """Take over the snapshots of an earlier session of the same name; each is checked against the log when used."""
-        self._kept = earlier._kept.copy()
+        self._kept = OrderedDict(kept)
 
     def forget(self) -> None:
         """Keep no snapshot; the next call reads the log."""
@@ -103,6 +108,12 @@ class _Look:
 
     seen: set[tuple[str, ...] | None] = field(default_factory=set)
     properties: Mapping[str, str] | None = None
+
+
+def nbytes_of(kept: Kept) -> int:
+    """Memory held by snapshots, in bytes: by their blocks, and by what else an adapter keeps with them."""
+    others = sum(int(getattr(each, "nbytes", 0)) for one in kept.values() for each in one.memo.values())
+    return sum(snapshot.blocks.nbytes for snapshot in kept.values()) + others
 
 
 def session_of(table: Adapter[Any] | TableSession) -> TableSession:

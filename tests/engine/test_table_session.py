@@ -181,12 +181,12 @@ def test_a_pass_continues_from_the_snapshots_of_the_previous_pass() -> None:
     one_pass(scene, first)
     before = scene.table.touched.snapshots
     second = TableSession(scene.adapter)
-    second.resume(first)
+    second.resume(first.kept)
     assert one_pass(scene, second) == [False, False, False]
     assert scene.table.touched.snapshots == before
     scene.table.append(rows(1, 2))
     third = TableSession(scene.adapter)
-    third.resume(second)
+    third.resume(second.kept)
     assert contents(third.snapshot()) == contents(scene.adapter.snapshot())
 
 
