@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 from collections.abc import Sequence
@@ -294,3 +295,38 @@ def test_texts_that_share_their_truncated_prefix_are_not_merged_each_day(layout:
         rewritten.append(made.run("adaptive", options=LARGE).rewritten_data_files_count)
     assert rewritten[0] > 0
     assert rewritten[1:] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_a_sentinel_among_the_values_does_not_derive_boundaries_each_day(kind: str) -> None:
+    """Files with both kinds of rows look evenly spread up to the year 9999, in another way after each rewrite."""
+    settings = Settings(byte_scale=1 << 18)
+    made = Scene(MemoryTable("db.t", {"id": "int", "valid_to": kind, "v": "string"}, settings=settings))
+    first, last = (
+        (dt.date(2024, 1, 1), dt.date(9999, 12, 31))
+        if kind == "date"
+        else (
+            dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc),
+            dt.datetime(9999, 12, 31, tzinfo=dt.timezone.utc),
+        )
+    )
+    rng = random.Random(1)
+    for _ in range(20):
+        made.table.append(
+            [
+                {
+                    "id": rng.randrange(10**6),
+                    "valid_to": last if rng.random() < 0.7 else first + dt.timedelta(rng.randrange(700)),
+                    "v": "x" * rng.randrange(8, 12),
+                }
+                for _ in range(60)
+            ]
+        )
+    made.table.set_key(["id", "valid_to"], "hilbert")
+    rewritten = []
+    for _ in range(10):
+        made.later(days=1)
+        rewritten.append(made.run("adaptive", options=LARGE).rewritten_data_files_count)
+    assert rewritten[0] > 0
+    assert rewritten[5:] == [0, 0, 0, 0, 0]
+    assert len(made.table.notes) <= 2

@@ -81,6 +81,24 @@ def outgrown(old: Boundaries, new: Boundaries, blocks: int) -> bool:
     return False
 
 
+def refined(old: Boundaries, new: Boundaries) -> Boundaries:
+    """``new`` with the boundaries of ``old`` between its own, thinned out evenly where these are too many.
+
+    Statistics show the rows of a file as spread evenly, so that each rewrite shows the same rows in another way.
+    If the next generation forgot the last one, the two could outgrow each other forever.
+    """
+    if old.kinds != new.kinds:
+        return new
+    columns = []
+    for was, now, kind in zip(old.columns, new.columns, new.kinds, strict=True):
+        both = (*was, *now)
+        codes, _ = ordered(from_json_values(both, kind))
+        _, at = np.unique(codes, return_index=True)
+        kept = np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST)).round().astype(np.intp))
+        columns.append(tuple(both[i] for i in at[kept]))
+    return replace(new, columns=tuple(columns))
+
+
 def placed(snapshot: Snapshot) -> Snapshot:
     """The snapshot with every block placed on the curve of its key; the snapshot itself if there is nothing to place.
 

@@ -2,7 +2,8 @@
 
     boundaries/<key id>/0.json ─ outgrown ─► 1.json ─ outgrown ─► 2.json      each written once, never changed
 
-A generation that cannot be read, or that belongs to other columns, is skipped like an outgrown one.
+A generation keeps the boundaries of the one that it follows. One that cannot be read, or that belongs to other columns,
+is skipped like an outgrown one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lakekeeper.core.layout.rank_boundaries import derive, newest_generation, outgrown, placed
+from lakekeeper.core.layout.rank_boundaries import derive, newest_generation, outgrown, placed, refined
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.boundaries import Boundaries
 from lakekeeper.spi import Adapter
@@ -34,16 +35,17 @@ def _with_boundaries(adapter: Adapter[Any], snapshot: Snapshot) -> Snapshot:
     if key is None or not key.curved:
         return snapshot
     generation = newest_generation(blocks, key)
-    today = derive(blocks, key, generation)
+    today = finer = derive(blocks, key, generation)
     while True:
         text = adapter.notes.read(note_name(key.key_id, generation))
         if text is None:
-            return replace(snapshot, boundaries=replace(today, generation=generation))
+            return replace(snapshot, boundaries=replace(finer, generation=generation))
         found = _parsed(text)
         if found is not None and found.fits(key):
             old = snapshot.complete and outgrown(found, today, len(blocks))
             if not old:
                 return replace(snapshot, boundaries=found)
+            finer = refined(found, today)
         generation += 1
 
 

@@ -17,6 +17,7 @@ from lakekeeper.core.layout.rank_boundaries import (
     newest_generation,
     outgrown,
     placed,
+    refined,
 )
 from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.layout.space_filling_curve import CURVES
@@ -169,6 +170,23 @@ def test_skew_that_a_first_clustering_reveals_outgrows_its_boundaries() -> None:
     )
     assert outgrown(derive(raw, HILBERT), derive(done, HILBERT, 1), 400)
     assert not outgrown(derive(done, HILBERT, 1), derive(done, HILBERT, 2), 400)
+
+
+def test_the_next_boundaries_resolve_what_the_last_ones_did() -> None:
+    def boundaries(generation: int, *columns: tuple[int, ...]) -> Boundaries:
+        return Boundaries(HILBERT.key_id, generation, ("int", "int"), columns)
+
+    old, new = (
+        boundaries(0, (1, 5, 9), tuple(range(MOST))),
+        boundaries(1, (4, 5, 6), tuple(range(MOST, 2 * MOST))),
+    )
+    both = refined(old, new)
+    assert (both.generation, both.columns[0]) == (1, (1, 4, 5, 6, 9))
+    assert len(both.columns[1]) == MOST
+    for one in (old, new):
+        assert not outgrown(both, one, 1_000)
+    assert outgrown(old, new, 1_000)
+    assert outgrown(new, old, 1_000)
 
 
 def test_the_newest_generation_is_known_by_the_blocks_of_the_key() -> None:
