@@ -106,6 +106,29 @@ def test_a_final_run_of_adaptive_or_universal_ends_and_a_second_call_finds_nothi
         scene.untouched(lambda s=scene, c=case: s.run(policy, final=True, options=c.options))  # type: ignore[misc]
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize("part", range(PARTS))
+def test_calls_after_a_day_a_week_and_months_come_to_an_end(part: int) -> None:
+    """Age makes more merges due, so one call is not the last one; but nothing is merged again and again."""
+    for case in drawn(part):
+        if case.seed % 3:
+            continue
+        scene = case.scene
+        before = scene.table.fingerprint()
+        for days in (0, 1, 7, *[30] * 5):
+            scene.later(days)
+            _pass(case)
+        assert scene.table.fingerprint() == before, case
+        for days in (1, 7, 30):
+            scene.later(days)
+            scene.untouched(lambda c=case: _pass(c))  # type: ignore[misc]  # bound at once
+
+
+def _pass(case: Drawn) -> None:
+    for verb in ("adaptive", "sizes", "deletes"):
+        case.scene.run(verb, options=case.options)
+
+
 def _settled(case: Drawn) -> None:
     """Every block is accounted for; in a level deeper than its threshold, each block has the reason why it is left."""
     request = case.scene.request(case.policy, options=case.options)
