@@ -9,7 +9,7 @@ Depth at a point is the number of files that a lookup of one key opens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
@@ -23,6 +23,7 @@ from lakekeeper.core.simulation.query_sampler import Course, Probe
 from lakekeeper.core.simulation.simulated_table import World
 from lakekeeper.core.simulation.simulation_text import render_simulation
 from lakekeeper.core.text.result import Result
+from lakekeeper.core.units import DAY_MS
 
 _SAMPLES = 100
 
@@ -85,6 +86,12 @@ class _Spent:
     bytes: int = 0
     tasks: int = 0
     largest: int = 0
+    recent: list[tuple[int, int]] = field(default_factory=list)
+
+    def within_a_day(self, now_ms: int) -> int:
+        """Bytes of the 24 hours before ``now_ms``."""
+        self.recent = [(at, read) for at, read in self.recent if at > now_ms - DAY_MS]
+        return sum(read for _, read in self.recent)
 
 
 def simulate(
@@ -100,8 +107,8 @@ def simulate(
     """Play ``arrivals`` with maintenance after each ``every``-th commit; the same arguments give the same report.
 
     With ``final``, the policies are applied until they choose nothing or no longer improve the table, ``max-rounds``
-    times at most; if one of them does not converge, as ``full``, which always chooses, they are applied once. Raises
-    OptionError as the planner does. ``key`` is the name of the key in the report.
+    times at most; if one of them does not converge, as ``full``, which always chooses, they are applied once. Budgets
+    apply as to real calls. Raises OptionError as the planner does. ``key`` is the name of the key in the report.
     """
     world, spent = World.empty(arrivals), _Spent()
     probe = Probe(arrivals)
@@ -165,12 +172,16 @@ def _maintain(
     spent: _Spent,
 ) -> None:
     world.parts.clear()
-    env = Env(now_ms=world.arrivals.after(commit), parallelism=parallelism, parts=world.parts)
+    now, of_call, most = world.arrivals.after(commit), 0, options.budget.bytes or np.inf
     for _ in range(rounds):
-        plan = make_plan(world.snapshot(), policies, options, env)
-        if not plan.tasks:
+        env = Env(now, parallelism=parallelism, parts=world.parts, spent_bytes=spent.within_a_day(now))
+        limited = replace(options, budget=options.budget.after(of_call))
+        plan = make_plan(world.snapshot(), policies, limited, env)
+        if not plan.tasks or (of_call and of_call + plan.tasks[0].input_bytes > most):
             return
         read, nearer = world.merge(plan.tasks, commit)
+        of_call += read
+        spent.recent.append((now, read))
         spent.bytes += read
         spent.files += plan.input_files
         spent.tasks += len(plan.tasks)

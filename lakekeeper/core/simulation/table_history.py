@@ -1,7 +1,7 @@
 """A table's own history as a stream of commits, from the metadata of its live blocks.
 
-The time at which a block was added identifies its commit. Blocks that were never reclustered are those that writers
-added:
+The time at which a block was added identifies its commit, and is its time in the simulation. Blocks that were never
+reclustered are those that writers added:
 
     replayed     these blocks again, commit by commit, into an empty table
     continued    the table as it is, then further commits like the recent ones, shifted if the key grows with time
@@ -36,7 +36,10 @@ _MOVES = 0.05  # share of a commit's width: a frontier that moves less in all re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Past:
-    """The blocks on a line of floats, sorted by commit; ``fresh`` are those that writers added."""
+    """The blocks on a line of floats, sorted by commit; ``fresh`` are those that writers added.
+
+    ``times`` are those of the commits, in ms.
+    """
 
     order: Index
     commit: Ints
@@ -45,6 +48,7 @@ class _Past:
     hi: Floats
     place: Ints
     places: tuple[tuple[str, int], ...]
+    times: Ints
 
     @property
     def commits(self) -> int:
@@ -55,15 +59,15 @@ def replayed(snapshot: Snapshot) -> Arrivals:
     """The blocks that were never reclustered, as arrivals; OptionError if they are from fewer than two commits."""
     past = _past(snapshot)
     at = past.order[past.fresh[past.order]]
-    commit = np.unique(past.commit[at], return_inverse=True)[1]
+    kept, commit = np.unique(past.commit[at], return_inverse=True)
     name = f"the commits of {snapshot.table}"
-    return _arrivals(snapshot, past, at, commit, name, (past.lo[at], past.hi[at]))
+    return _arrivals(snapshot, past, at, commit, name, (past.lo[at], past.hi[at]), past.times[kept])
 
 
 def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
     """The table as it is, then ``commits`` drawn from its recent ones; OptionError if there are fewer than two.
 
-    Past commits count as ``present``. No commit adds a new partition.
+    Past commits count as ``present``. No commit adds a new partition. Commits come as often as the recent ones did.
     """
     past = _past(snapshot)
     recent = np.unique(past.commit[past.fresh])[-_RECENT:]
@@ -84,7 +88,9 @@ def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
     hi[len(past.order) :] += shift
     commit = np.concatenate([past.commit[past.order], past.commits + np.repeat(np.arange(commits), counts)])
     name = f"{snapshot.table} as it is, plus {commits:,} commits like its last {len(recent)}"
-    return _arrivals(snapshot, past, at, commit, name, (lo, hi), present=past.commits)
+    pace = max((past.times[recent[-1]] - past.times[recent[0]]) // (len(recent) - 1), 1)
+    times = np.append(past.times, past.times[-1] + pace * np.arange(1, commits + 1))
+    return _arrivals(snapshot, past, at, commit, name, (lo, hi), times, present=past.commits)
 
 
 def _speed(past: _Past, recent: Ints, frontier: Floats) -> float:
@@ -119,7 +125,7 @@ def _past(snapshot: Snapshot) -> _Past:
     distinct, place = np.unique(pairs, axis=0, return_inverse=True)
     places = tuple((blocks.partitions[int(p)], int(s)) for p, s in distinct)
     order = np.lexsort((hi, lo, commit))
-    return _Past(order, commit, fresh, lo, hi, place.reshape(-1), places)
+    return _Past(order, commit, fresh, lo, hi, place.reshape(-1), places, starts)
 
 
 def _arrivals(
@@ -129,6 +135,7 @@ def _arrivals(
     commit: Ints,
     name: str,
     bounds: tuple[Floats, Floats],
+    times: Ints,
     *,
     present: int = 0,
 ) -> Arrivals:
@@ -150,6 +157,7 @@ def _arrivals(
         places=past.places,
         level=blocks.level_under(snapshot.key)[at],
         present=present,
+        at_ms=times,
     )
 
 

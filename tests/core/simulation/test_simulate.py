@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lakekeeper.core.config.options import resolve
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.full import FULL
 from lakekeeper.core.planning.policies.peaks import PEAKS
 from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.planning.policy import Env, Policy
 from lakekeeper.core.simulation.commit_streams import STREAMS, named_stream
+from lakekeeper.core.simulation.simulate import simulate
 from lakekeeper.core.simulation.simulated_table import World
 from tests.core.simulation.paper_runs import MIB, OPTIONS, run
 
@@ -37,6 +39,14 @@ def test_data_in_order_of_time_is_never_rewritten(policy: Policy) -> None:
     report = run("time", policy)
     assert (report.rewritten_bytes, report.tasks) == (0, 0)
     assert report.depth == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("name, calls", [("budget-bytes", 6), ("budget-bytes-per-day", 1)])
+def test_the_rounds_of_a_call_and_the_calls_of_a_day_share_a_budget(name: str, calls: int) -> None:
+    """Sixty commits within an hour, six calls."""
+    given = {"max-file-group-input-files": 4, name: 2048 * MIB}
+    report = simulate(named_stream("wide", 60), [RANGES], resolve(given), every=10, final=True)
+    assert 0 < report.rewritten_bytes <= calls * 2048 * MIB
 
 
 @pytest.mark.parametrize("stream", STREAMS)

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
 from lakekeeper.core.planning.policies.full import FULL
 from lakekeeper.core.planning.policies.ranges import RANGES
+from lakekeeper.core.simulation.commit_streams import Arrivals
 from lakekeeper.core.simulation.simulate import simulate
 from lakekeeper.core.simulation.table_history import continued, replayed
+from lakekeeper.core.units import DAY_MS
 from lakekeeper.errors import OptionError
 from tests.core.paper import snapshot_of
 from tests.core.simulation.paper_runs import KEY, MIB, OPTIONS, table
@@ -27,6 +30,23 @@ def test_blocks_are_replayed_in_commit_order() -> None:
     )
     assert arrivals.lo.argsort(kind="stable").tolist() == [0, 1, 2]
     assert arrivals.bytes.tolist() == [128 * MIB] * 3
+
+
+@pytest.mark.parametrize("drawn", [False, True], ids=["replayed", "continued"])
+def test_commits_keep_their_times(drawn: bool) -> None:
+    """Queries pay for overlap as time passes: between daily commits more merges become due than between hourly ones."""
+
+    def stream(hours: int) -> Arrivals:
+        snapshot = table(
+            [i % 3 for i in range(30)], [900 + i for i in range(30)], [3600 * hours * i for i in range(30)]
+        )
+        return continued(snapshot, 30) if drawn else replayed(snapshot)
+
+    daily = stream(24)
+    assert {daily.time_of(i + 1) - daily.time_of(i) for i in range(daily.commits - 1)} == {DAY_MS}
+    hourly, daily_report = (simulate(s, [ADAPTIVE], OPTIONS, every=1) for s in (stream(1), daily))
+    assert daily_report.rewritten_bytes > 2 * hourly.rewritten_bytes
+    assert daily_report.depth < hourly.depth
 
 
 def test_a_key_that_advances_keeps_advancing() -> None:
