@@ -274,7 +274,7 @@ def test_an_automatic_run_finishes_its_table_at_the_first_signal(ground: Grounds
     conf = "spark.lakekeeper.cluster-by=k"
     given = ["--once", "--quiet", "--conf", conf, "--conf", "spark.lakekeeper.depth-threshold=1"]
     home = str(trial.ground.home)
-    running = command(trial.ground, tmp_path, "writing data", "auto", f"{home},{home}/", *given)
+    running = command(trial.ground, tmp_path, "writing data", "auto", home, f"{home}/", *given)
     running.at_the_phase()
     running.process.send_signal(signal.SIGINT)
     while signal.SIGINT in pending(running.process.pid):
