@@ -81,9 +81,10 @@ class DeltaStatistics:
         if wanted:
             schema = schema.add("nullCount", struct_of(dict.fromkeys(wanted, T.LongType())))
         stats = F.from_json("stats", schema)
-        lacks = stats.getField("numRecords").isNull()
-        for path in wanted:
-            lacks = lacks | leaf(stats.getField("nullCount"), path).isNull()
+        count = stats.getField("numRecords")
+        lacks = count.isNull()
+        for path in wanted:  # a file without rows has no NULL counts
+            lacks = lacks | ((count > 0) & leaf(stats.getField("nullCount"), path).isNull())
         rows = self._log.jvm.to_arrow(
             all_files(self._log, state).where(lacks).select("path", "size")
         ).to_pylist()

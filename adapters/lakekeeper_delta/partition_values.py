@@ -20,6 +20,9 @@ from lakekeeper.errors import AdapterError, Unsupported
 from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.native import Log, State
 
+_WRITTEN_AS_NULL = frozenset({"", "__HIVE_DEFAULT_PARTITION__"})
+"""Texts that Delta's writer takes for NULL; other writers record the first as a value of its own."""
+
 
 def of_task(log: Log, state: State, inputs: Sequence[Any]) -> dict[str, str | None] | None:
     """The values of all ``inputs``; None for a table without partitions.
@@ -28,7 +31,7 @@ def of_task(log: Log, state: State, inputs: Sequence[Any]) -> dict[str, str | No
     """
     if not state.partition_columns:
         return None
-    found = [_values(add) for add in (inputs if _timestamps(state) else inputs[:1])]
+    found = [_values(add) for add in (inputs if _of_type(state, "timestamp") else inputs[:1])]
     if any(_set(values) != _set(found[0]) for values in found):
         raise AdapterError(f"{log.name}: the files of one merge are in several partitions")
     return found[0]
@@ -41,15 +44,29 @@ def like(log: Log, state: State, made: Sequence[Any], adds: Iterable[Any]) -> li
     return [log.edited(action, partitionValues=_values(add)) for action, add in zip(made, adds, strict=True)]
 
 
-def refuse_repeated(log: Log, state: State, adds: Iterable[Any]) -> None:
+def refuse_changed(log: Log, state: State, adds: Iterable[Any]) -> None:
     """Raise Unsupported if Delta's writer would change the value of a file, when it writes rows of several files."""
+    if state.partition_columns:
+        values = [_values(add) for add in adds]
+        _refuse_null_texts(log, state, values)
+        _refuse_repeated(log, state, values)
+
+
+def _refuse_null_texts(log: Log, state: State, values: Iterable[dict[str, str | None]]) -> None:
+    for name in _of_type(state, "string"):
+        lost = _WRITTEN_AS_NULL.intersection(each.get(physical_name(state, name)) for each in values)
+        if lost:
+            raise Unsupported(
+                log.name,
+                f"partition column {name} with the text {json.dumps(min(lost))}",
+                "Delta's writer would make it NULL; nothing was written. Read the rows as of an earlier version",
+            )
+
+
+def _refuse_repeated(log: Log, state: State, values: Sequence[dict[str, str | None]]) -> None:
     from pyspark.sql import functions as F
 
-    timestamps = _timestamps(state)
-    if not timestamps:
-        return
-    values = [_values(add) for add in adds]
-    for name in timestamps:
+    for name in _of_type(state, "timestamp"):
         texts = {text for each in values if (text := each.get(physical_name(state, name)))}
         at = F.col("text").cast("timestamp_ltz")
         rows = log.jvm.from_arrow(pa.table({"text": pa.array(sorted(texts), pa.string())}))
@@ -61,9 +78,10 @@ def refuse_repeated(log: Log, state: State, adds: Iterable[Any]) -> None:
             )
 
 
-def _timestamps(state: State) -> list[str]:
+def _of_type(state: State, kind: str) -> list[str]:
+    """The partition columns of a type."""
     fields = [field for field in state.schema["fields"] if field["name"] in state.partition_columns]
-    return [field["name"] for field in fields if field["type"] == "timestamp"]
+    return [field["name"] for field in fields if field["type"] == kind]
 
 
 def _values(add: Any) -> dict[str, str | None]:

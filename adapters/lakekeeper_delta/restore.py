@@ -25,7 +25,7 @@ from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
-from lakekeeper_delta.partition_values import refuse_repeated
+from lakekeeper_delta.partition_values import refuse_changed
 from lakekeeper_delta.rewrite import described, discard, write_files
 from lakekeeper_delta.where import matching, table_frame
 
@@ -150,12 +150,12 @@ def _rows(
     parts: list[DataFrame] = []
     if whole:
         adds = {str(add.path()): add for add in add_files(log, was, sorted(whole))}
-        refuse_repeated(log, was, adds.values())
+        refuse_changed(log, was, adds.values())
         parts.append(log.scan(now, log.jvm.array_list(adds.values()), numbered=True))
     some = [path for path, rows in hits.per_file.items() if rows] if hits else []
     if hits is not None and some:
         adds = {str(add.path()): add for add in add_files(log, was, sorted(some))}
-        refuse_repeated(log, was, adds.values())
+        refuse_changed(log, was, adds.values())
         parts.append(rows_by_file(log, now, (hits.hits, "left_semi"), adds, row_ids=False))
     if not parts:
         return None

@@ -8,6 +8,7 @@ from delta.tables import IdentityGenerator
 import lakekeeper as lk
 from lakekeeper.errors import Conflict, LakekeeperError, Unsupported
 from lakekeeper_delta.native import Log
+from tests.delta.by_hand import ByHand
 from tests.delta.scene import Scene
 
 pytestmark = pytest.mark.delta
@@ -137,3 +138,17 @@ def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) ->
     again = adapters[1].restores.commit(made[1], report.version_after, "back")
     assert (again.version, again.added) == (scene.version, ())
     assert scene.spark_rows() == rows == scene.log_rows()
+
+
+def test_rows_whose_partition_would_become_null_are_not_restored(scene: Scene) -> None:
+    """Delta's writer takes an empty text for NULL: the restore reported success, and `p = ''` found no row."""
+    table = ByHand(scene, partition="p")
+    table.commit(table.add("a.parquet", [1, 2], value=""), table.add("b.parquet", [3], value="x"))
+    opened = lk.table(scene.spark, str(scene.path))
+    opened.drop_partition("p <> 'y'")
+    [entry] = opened.trash()
+    files = scene.files()
+    with pytest.raises(Unsupported, match=r"partition column p with the text .*nothing was written"):
+        opened.restore(entry.name)
+    assert (scene.files(), scene.spark_records()) == (files, [])
+    assert [each.name for each in opened.trash()] == [entry.name]

@@ -26,6 +26,7 @@ from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.rewrite import Written
 from lakekeeper_delta.row_positions import below, spelled
 from lakekeeper_delta.table import DeltaTable
+from tests.delta.by_hand import ByHand
 from tests.delta.scene import Scene
 from tests.oracles import delta_log
 
@@ -197,3 +198,14 @@ def test_paths_below_a_root(spark: SparkSession, root: str) -> None:
     shown = [row[0] for row in frame.select(below(log, frame["address"])).collect()]
     known = spelled(log, names)
     assert shown == [known[name] for name in names]
+
+
+def test_statistics_of_a_file_without_rows_are_computed_once(scene: Scene) -> None:
+    """It has no NULL counts, and counted as one without statistics: each call committed a version, forever."""
+    table = ByHand(scene)
+    empty = table.add("empty.parquet", [])
+    del empty["add"]["stats"]
+    table.commit(empty, table.add("a.parquet", [1, 2]))
+    opened = lk.table(scene.spark, str(scene.path))
+    assert opened.compute_statistics(["k"]).changed
+    assert not opened.compute_statistics(["k"]).changed
