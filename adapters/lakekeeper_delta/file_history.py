@@ -199,6 +199,9 @@ class Journal:
 
     def _drop(self, location: str, gone: Gone) -> None:
         if self.locator.inside(location):
+            before = self.gone.get(location)
+            if before is not None and before.version == gone.version:  # a vector file of several files
+                gone = replace(gone, feed=gone.feed or before.feed)
             self.gone[location] = gone
         else:
             self.outside[location] = gone.version

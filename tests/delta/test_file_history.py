@@ -224,3 +224,16 @@ def test_files_removed_after_the_cutoff_are_found_next_time() -> None:
     assert found.through == 0
     again = garbage(line, 2, since=0)
     assert paths(again) == {f"{ROOT}/b"}
+
+
+def test_a_vector_file_is_kept_for_the_change_feed_of_one_of_its_files() -> None:
+    """One commit removes two files of a vector file, and only the first of them is part of its change feed."""
+    line = Line(
+        [
+            [{"add": add(path, 0)} for path in "ab"],
+            [{"remove": remove("b", 0)}, {"remove": remove("a", 0, changes=False)}],
+        ],
+        [{"a": 0, "b": 0}, {}],
+        recorded=True,
+    )
+    assert paths(garbage(line, 1)) == {"file:/lake/t/a"}
