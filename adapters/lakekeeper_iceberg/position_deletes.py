@@ -21,6 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lakekeeper_iceberg.dropped_sources import refuse_deletes
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.staging import home_of
 
@@ -78,6 +79,7 @@ def write_masks(
     """
     if not masks:
         return Masked((), ())
+    refuse_deletes(jvm, table, [mask.file for mask in masks])
     version = format_version(table)
     # The writers take the path of new files from the table object.
     table = jvm.pinned(table, {"write.data.path": home_of(jvm, table, run)})

@@ -19,6 +19,7 @@ from lakekeeper.errors import AdapterError, LakekeeperError, Rejected
 from lakekeeper.spi import Held, Prepared
 from lakekeeper_iceberg.commit import RowChange
 from lakekeeper_iceberg.copy_on_write import live_copies
+from lakekeeper_iceberg.dropped_sources import refuse_removal
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import NO_FORM, Planner, expression
 from lakekeeper_iceberg.position_deletes import (
@@ -93,6 +94,7 @@ class Preparation:
             raise AdapterError(
                 f"{self.name}: rows to delete in {min(unknown)}, which the snapshot does not list"
             )
+        refuse_removal(self.jvm, self.table, set(named.spec.tolist()))
         places = by_file(self.jvm, hits.hits) if hits is not None and some else {}
         rows = {path: least[path] for path in whole}
         rows |= {path: int(index.cardinality()) for path, index in places.items()}

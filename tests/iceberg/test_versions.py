@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+import lakekeeper as lk
+from lakekeeper.errors import Unsupported
 from tests.iceberg.scene import Scene
 from tests.rewrites import recluster, rewritten, tasks_of
 
@@ -185,6 +187,45 @@ def test_outputs_go_to_the_current_spec_where_a_column_of_the_old_one_was_droppe
     blocks = scene.adapter().snapshot(["k"]).blocks
     assert (set(blocks.spec.tolist()), blocks.rows.tolist()) == ({1}, [3])
     assert scene.spark_rows() == scene.log_rows() == rows
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_in_a_spec_without_its_source_are_refused(scene: Scene, version: int) -> None:
+    """Iceberg wrote the delete files without a partition value: each later read of the table failed."""
+    table = _without_source(scene, version)
+    rows = scene.spark_rows()
+    with pytest.raises(Unsupported, match="partition spec 0, of which a source column was dropped"):
+        table.delete("k = 3")
+    assert scene.spark_rows() == rows
+    assert table.recluster("k", policy="full").changed
+    assert table.delete("k = 3").deleted_rows_count == 1
+    assert sorted(row["k"] for row in scene.spark.table(scene.sql).collect()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_merges_of_a_spec_without_its_source_are_refused_while_deletes_apply_to_it(
+    scene: Scene, version: int
+) -> None:
+    """The manifest of the files that stay was written without the partition value: their deletes no longer applied."""
+    table = _without_source(scene, version, "DELETE FROM {t} WHERE k = 1")
+    rows = scene.spark_rows()
+    assert len(rows) == 9
+    for merge in (lambda: table.recluster("k", policy="full"), lambda: table.delete("k >= 0")):
+        with pytest.raises(Unsupported, match="partition spec 0, of which a source column was dropped"):
+            merge()
+        assert scene.spark_rows() == rows
+
+
+def _without_source(scene: Scene, version: int, *steps: str) -> lk.Table:
+    """Two files of a spec, then ``steps``; then its only source column is dropped."""
+    scene.create("k INT, d INT", version, more="PARTITIONED BY (d)").run(
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS INT), 1 FROM range(0, 5)",
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ cast(id AS INT), 1 FROM range(5, 10)",
+        *steps,
+        "ALTER TABLE {t} DROP PARTITION FIELD d",
+        "ALTER TABLE {t} DROP COLUMN d",
+    )
+    return lk.table(scene.spark, scene.sql)
 
 
 def test_columns_and_specs_that_change_during_a_rewrite_are_no_obstacle(scene: Scene) -> None:

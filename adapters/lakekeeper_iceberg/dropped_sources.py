@@ -1,0 +1,56 @@
+"""Partition specs of which a source column was dropped: Iceberg no longer knows the type of their partition values.
+
+A manifest that any commit writes for such a spec from then on has NULL in their place. Data files and delete files then
+disagree about their partition: deleted rows come back, or each scan fails with "Mismatched partition tuples". So no
+commit may write one of both kinds of manifest while the other has values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lakekeeper.errors import Unsupported
+from lakekeeper_iceberg.native import Iceberg
+
+_TYPED_BY_SOURCE = ("identity", "truncate")  # other transforms have a type of their own
+
+
+def refuse_removal(jvm: Iceberg, table: Any, specs: Iterable[int]) -> None:
+    """Raise Unsupported if files of one of the ``specs`` must not be removed: delete files apply to that spec."""
+    lossy = _without_source(jvm, table).intersection(specs)
+    snapshot = table.currentSnapshot() if lossy else None
+    if snapshot is None:
+        return
+    deletes = {int(each.partitionSpecId()) for each in jvm.items(snapshot.deleteManifests(table.io()))}
+    for spec in sorted(lossy & deletes):
+        raise _refusal(table, spec, "Rewrite the table in one commit, for example by INSERT OVERWRITE")
+
+
+def refuse_deletes(jvm: Iceberg, table: Any, files: Iterable[Any]) -> None:
+    """Raise Unsupported if delete files for one of these data files would have no partition value."""
+    lossy = _without_source(jvm, table)
+    for spec in sorted(lossy and lossy.intersection(int(file.specId()) for file in files)):
+        raise _refusal(table, spec, "First merge all files: recluster with the policy 'full'")
+
+
+def _without_source(jvm: Iceberg, table: Any) -> frozenset[int]:
+    """The ids of these specs; never the current one: Iceberg refuses to drop its columns."""
+    current, schema = int(table.spec().specId()), table.schema()
+    return frozenset(
+        int(spec.specId())
+        for spec in table.specs().values()
+        if int(spec.specId()) != current
+        and any(
+            str(field.transform()).startswith(_TYPED_BY_SOURCE) and schema.findField(field.sourceId()) is None
+            for field in jvm.items(spec.fields())
+        )
+    )
+
+
+def _refusal(table: Any, spec: int, advice: str) -> Unsupported:
+    return Unsupported(
+        str(table.name()),
+        f"files of partition spec {spec}, of which a source column was dropped",
+        f"Iceberg would lose which deletes apply to them; nothing was written. {advice}",
+    )
