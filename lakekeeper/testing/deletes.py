@@ -166,6 +166,7 @@ class MemoryDeletes:
         rows = {path: len(then.files[path].live) for path in whole}
         written: list[str] = []
         for path, dead in (_by_file(hits.hits) if hits else {}).items():
+            assert path not in made, f"{path} is removed whole"
             entry = then.files[path]
             rows[path] = len(dead - entry.deleted)
             if len(dead | entry.deleted) == len(entry.file.rows):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.core.config.options import resolve
+from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.model.run_folders import run_folder
@@ -25,6 +25,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.state.leases import Intent
+from lakekeeper.errors import Unsupported
 from lakekeeper.spi import Observer
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
@@ -102,6 +103,13 @@ class Scene:
         before = (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk))
         act()
         assert (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk)) == before
+
+
+class ReadOnly(MemoryAdapter):
+    """A table that may not be written, for a feature that the adapter does not know."""
+
+    def require_writable(self, options: Options) -> None:
+        raise Unsupported(self.table, "a feature")
 
 
 def intent(table: MemoryTable, run_id: str = "r-1", **changed: Any) -> Intent:

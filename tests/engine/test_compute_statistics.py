@@ -13,11 +13,11 @@ from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.compute_statistics import compute_statistics
 from lakekeeper.engine.state.leases import registered
-from lakekeeper.errors import Conflict, NotSent, Rejected, Unknown
+from lakekeeper.errors import Conflict, NotSent, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Computed, Observer, Outdated
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.statistics import MemoryStatistics
-from tests.engine.scene import Scene, overlapping, rows
+from tests.engine.scene import ReadOnly, Scene, overlapping, rows
 from tests.observers import once_at
 
 
@@ -58,6 +58,17 @@ def test_a_dry_run_reads_and_writes_nothing(scene: Scene) -> None:
     report = computed(scene, dry_run=True)
     assert (report.status, report.described_data_files_count) == ("planned", 6)
     assert report.ended.code == Code.STATISTICS_DUE
+
+
+def test_in_a_table_that_may_not_be_written_nothing_is_computed(scene: Scene) -> None:
+    scene.adapter = ReadOnly(scene.table)
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            computed(scene)
+
+    scene.untouched(act)
+    assert computed(scene, dry_run=True).status == "planned"
 
 
 def test_jobs_are_marked_with_the_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import UndoReport
 from lakekeeper.core.model.run_name import RunName
 from lakekeeper.core.units import HOUR_MS
@@ -21,12 +22,12 @@ from lakekeeper.engine.trash.entries import entries
 from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.engine.undo import undo
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
-from lakekeeper.errors import NotFound, NotSent, OptionError, Rejected, UndoError, Unknown
+from lakekeeper.errors import NotFound, NotSent, OptionError, Rejected, UndoError, Unknown, Unsupported
 from lakekeeper.spi import Observer, Reversal, Undone
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.undos import MemoryUndos
-from tests.engine.scene import IN_PARTS, Scene, groups_apart, overlapping, rows
+from tests.engine.scene import IN_PARTS, ReadOnly, Scene, groups_apart, intent, overlapping, rows
 from tests.observers import once_at
 
 
@@ -309,6 +310,32 @@ def test_no_undo_lands_while_a_vacuum_deletes(
     assert registered(scene.adapter.notes) == {}
 
 
+def test_in_a_table_that_may_not_be_written_nothing_is_undone(scene: Scene) -> None:
+    [run] = scene.run("full").run_ids
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            undo(ReadOnly(scene.table), run, resolve(), clock=clock_of(scene))
+
+    scene.untouched(act)
+
+
+def test_a_rollback_has_to_be_allowed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = MemoryUndos.find
+
+    def found(self: MemoryUndos, name: RunName) -> Reversal | Undone:
+        answer = find(self, name)
+        return replace(answer, rollback=True) if isinstance(answer, Reversal) else answer
+
+    monkeypatch.setattr(MemoryUndos, "find", found)
+    before = files(scene)
+    [run] = scene.run("full").run_ids
+    refused(scene, run)
+    assert undone(scene, run, dry_run=True).version_after is None
+    undone(scene, run, allow_rollback=True)
+    assert files(scene) == before
+
+
 def test_a_vacuum_that_planned_before_the_undo_registered_keeps_its_files(scene: Scene) -> None:
     """Loss L59: it looks again for runs once it is registered itself. The undo has checked that the files exist."""
     before = files(scene)
@@ -335,6 +362,23 @@ def test_a_vacuum_that_planned_before_the_undo_registered_keeps_its_files(scene:
     assert files(scene) == before
     assert set(before) <= set(scene.table.disk)
     assert scene.table.rows()
+
+
+def test_a_vacuum_that_began_before_the_undo_registered_is_seen(scene: Scene) -> None:
+    """After the first look for vacuums: that vacuum has not seen the undo, which must see the vacuum."""
+    [run] = scene.run("full").run_ids
+    scene.table.later(10**9)
+    merged = files(scene)
+
+    class Meanwhile(MemoryAdapter):
+        def version(self) -> Snapshot:
+            begun = intent(scene.table, "v-1", kind=VACUUM)
+            register(self.notes, "db.t", begun, clock_of(scene))
+            return super().version()
+
+    with pytest.raises(UndoError, match=r"vacuum v-1 is deleting files of the table; nothing was written"):
+        undo(Meanwhile(scene.table), run, resolve(), clock=clock_of(scene))
+    assert files(scene) == merged
 
 
 class _Killed(BaseException):

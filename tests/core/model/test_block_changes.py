@@ -45,6 +45,13 @@ def test_without_a_change_the_blocks_are_the_same() -> None:
     assert len(changed_blocks(blocks, blocks.path.to_pylist(), nothing)) == 0
 
 
+def test_changed_deletes_count_unless_the_caller_says_otherwise() -> None:
+    blocks = make_blocks({"path": ["a", "b"], "rows": [10, 10], "bytes": [1, 1]}, None)
+    given = (["d1", "d2"], np.array([4, 4], np.int64), np.array([1, 1], np.int64))
+    assert with_deletes(blocks, *given).live_rows.tolist() == [6, 6]
+    assert with_deletes(blocks, *given, np.array([True, False])).live_rows.tolist() == [6, UNKNOWN]
+
+
 def test_blocks_under_keys_of_different_columns_are_not_joined() -> None:
     other = draw_blocks(random.Random(2), ClusterKey(KEY.columns[:1]))
     with pytest.raises(ValueError, match="under one key"):

@@ -43,6 +43,12 @@ def test_live_bytes_are_the_share_of_live_rows() -> None:
     assert make_blocks(columns(deleted_rows=[-1, 9], rows=[0, 4]), KEY).live_bytes.tolist() == [100, 0]
 
 
+def test_at_least_so_many_rows_are_live() -> None:
+    assert make_blocks(columns(deleted_rows=[250, 4]), KEY).least_live_rows.tolist() == [750, 0]
+    # an unknown number of deleted rows; deletes that overlap count twice
+    assert make_blocks(columns(deleted_rows=[-1, 5]), KEY).least_live_rows.tolist() == [0, 0]
+
+
 def test_memory_is_counted_and_linear() -> None:
     blocks = draw_snapshot(random.Random(1), Shape(most=40)).blocks
     twice = blocks.take(np.concatenate([np.arange(len(blocks))] * 2))

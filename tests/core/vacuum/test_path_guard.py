@@ -198,3 +198,9 @@ def test_every_permitted_path_is_below_the_root_for_the_file_system_too(steps: l
 @pytest.mark.parametrize("start", ["", "wasbs://", "/"])
 def test_a_long_path_is_spelled_in_proportion_to_its_length(start: str, piece: str) -> None:
     assert_linear(spelled, lambda n: start + piece * (n // len(piece)))
+
+
+@pytest.mark.parametrize("path", ["s3://b/t/../u", "s3://b/t/./x", "s3://b/t//x", "s3://b/t/a\\..\\x"])
+def test_no_path_with_odd_steps_is_within_a_folder(path: str) -> None:
+    assert within("s3://b/t/x", "s3://b/t")
+    assert not within(path, "s3://b/t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,15 +15,24 @@ from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.errors import AdapterError, Conflict, NotFound, NotSent, OptionError, Rejected, Unknown
-from lakekeeper.spi import Observer
+from lakekeeper.errors import (
+    AdapterError,
+    Conflict,
+    NotFound,
+    NotSent,
+    OptionError,
+    Rejected,
+    Unknown,
+    Unsupported,
+)
+from lakekeeper.spi import Commit, Observer
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import fingerprint
 from tests.engine.phases import At
-from tests.engine.scene import Scene, overlapping, rows
+from tests.engine.scene import ReadOnly, Scene, groups_apart, overlapping, rows
 
 
 def delete(scene: Scene, where: str, observer: Observer | None = None, **options: Any) -> DeleteReport:
@@ -63,6 +73,16 @@ def test_files_are_not_searched_where_none_can_hold_a_match(
     monkeypatch.setattr(MemoryDeletes, "find", lambda *_: pytest.fail("no file can match"))
     assert not len(scene.adapter.snapshot(where="k = 1000").blocks)
     scene.untouched(lambda: delete(scene, "k = 1000"))
+
+
+def test_a_table_that_may_not_be_written_is_not_searched(scene: Scene) -> None:
+    scene.adapter = ReadOnly(scene.table)
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            delete(scene, "k < 3")
+
+    scene.untouched(act)
 
 
 def test_whole_files_are_removed(scene: Scene) -> None:
@@ -116,6 +136,48 @@ def test_only_changed_files_are_read_again() -> None:
     scene.adapter.faults.races.append(lambda: scene.table.rewrite_foreign(first))
     delete(scene, "k < 6")
     assert len(touched.data_reads) == 6 + 1
+
+
+@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize(
+    "where, rest",
+    [
+        ("k < 1012", range(1012, 1024)),
+        ("k >= 12", range(12)),
+        ("k >= 0", ()),
+        ("k >= 3 and k < 1024", range(3)),
+    ],
+)
+def test_what_was_prepared_in_another_kind_is_prepared_again(
+    where: str, rest: Sequence[int], *, masks: bool
+) -> None:
+    """A user turned deletion vectors on or off between the search and the commit."""
+    scene = groups_apart(2)
+    scene.table.settings = replace(scene.table.settings, row_deletes=masks)
+    first, *_, last = scene.table.current.files
+
+    def turned() -> None:
+        scene.table.settings = replace(scene.table.settings, row_deletes=not masks)
+        scene.table.rewrite_foreign(first)
+
+    scene.adapter.faults.races.extend([lambda: scene.table.rewrite_foreign(last), turned])
+    assert delete(scene, where).deleted_rows_count == 48 - len(rest)
+    assert left(scene) == list(rest)
+
+
+def test_a_rewrite_of_files_without_a_match_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = groups_apart(2)
+    commit, first = MemoryDeletes.delete, next(iter(scene.table.current.files))
+
+    def second(self: MemoryDeletes, *given: Any) -> Commit:
+        if first in scene.table.current.files:
+            scene.table.rewrite_foreign(first)
+            raise Conflict("another commit came first")
+        return commit(self, *given)
+
+    monkeypatch.setattr(MemoryDeletes, "delete", second)
+    report = delete(scene, "k >= 1000")
+    assert (report.deleted_rows_count, report.followed_rows_count) == (24, 0)
 
 
 def test_a_rewrite_that_lost_rows_is_reported_and_nothing_is_deleted() -> None:

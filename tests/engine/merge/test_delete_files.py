@@ -18,12 +18,12 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.delete_files import merge_deletes
 from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
-from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown
+from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Observer, Tidied
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.versions import Version
-from tests.engine.scene import SMALL, Scene, rows
+from tests.engine.scene import SMALL, ReadOnly, Scene, rows
 from tests.observers import once_at
 
 
@@ -52,6 +52,19 @@ def half_empty(files: int = 4, *, settings: Settings | None = None, keyed: bool 
     if keyed:
         table.set_key(["k"])
     return Scene(table)
+
+
+def test_in_a_table_that_may_not_be_written_no_delete_file_is_merged() -> None:
+    scene = Scene(MemoryTable("db.t", {"k": "int", "v": "string"}))
+    scene.table.append(rows(1, 2))
+    scene.table.leave_dangling()
+    scene.adapter = ReadOnly(scene.table)
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            merged(scene)
+
+    scene.untouched(act)
 
 
 @pytest.mark.parametrize("keyed", [True, False])

@@ -21,7 +21,7 @@ from lakekeeper.engine.merge.quiet_window import Watch
 from lakekeeper.engine.state.leases import registered_run
 from lakekeeper.errors import AdapterError, Unsupported
 from lakekeeper.testing.memory import MemoryAdapter, Parts
-from tests.engine.scene import groups_apart
+from tests.engine.scene import Scene, groups_apart
 
 
 def test_a_failing_group_costs_only_itself() -> None:
@@ -187,16 +187,39 @@ def test_an_adapter_that_writes_nothing_has_to_prove_it(rows_in: int | None, pla
 
     scene = groups_apart(1)
     scene.adapter = Silent(scene.table)
-    task = replace(scene.plan().tasks[0], live_rows=planned, least_rows=planned or 0)
-    events = Events("db.t", "run-1")
+    result = executed(scene, replace(scene.plan().tasks[0], live_rows=planned, least_rows=planned or 0))
+    # An empty output counts only where the adapter read the inputs and found no live row, and the plan agrees.
+    assert isinstance(result, Failed) == (rows_in is None or planned == 8)
+
+
+@pytest.mark.parametrize("written, fails", [(19, True), (20, False), (24, False), (25, True)])
+def test_where_the_rows_read_are_not_counted_those_written_are_within_the_bounds_of_the_plan(
+    written: int, *, fails: bool
+) -> None:
+    """Of 24 rows, 4 at most are deleted."""
+
+    class Uncounted(MemoryAdapter):
+        def write(self, rows: Parts, task: MergeTask, run_id: str) -> Rewrite:
+            found = [row for part in rows for row in part]
+            return replace(super().write([[*found, found[0]][:written]], task, run_id), rows_in=None)
+
+    scene = groups_apart(1)
+    scene.adapter = Uncounted(scene.table)
+    [task] = scene.plan().tasks
+    assert task.input_rows == 24
+    result = executed(scene, replace(task, live_rows=None, least_rows=20))
+    assert isinstance(result, Failed) == fails
+
+
+def executed(scene: Scene, task: MergeTask) -> Rewrite | Failed:
+    """The result of one group."""
     snapshot = scene.adapter.snapshot()
     with registered_run(scene.adapter, "run-1", snapshot, scene.clock, 1 << 40) as registration:
         watch = Watch(scene.adapter, snapshot, scene.clock)
-        work = Work(scene.adapter, scene.runner, events, "run-1", watch, registration)
+        work = Work(scene.adapter, scene.runner, Events("db.t", "run-1"), "run-1", watch, registration)
         with Execution(work, [task], 1) as execution:
             [result] = execution.results()
-    # An empty output counts only where the adapter read the inputs and found no live row, and the plan agrees.
-    assert isinstance(result, Failed) == (rows_in is None or planned == 8)
+    return result
 
 
 def test_an_error_of_lakekeeper_stops_the_run_and_leaves_no_file() -> None:

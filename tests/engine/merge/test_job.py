@@ -16,7 +16,7 @@ from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.errors import AdapterError, Unsupported
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
-from tests.engine.scene import IN_PARTS, Scene, groups_apart
+from tests.engine.scene import IN_PARTS, ReadOnly, Scene, groups_apart
 
 
 def test_a_dry_run_writes_nothing_and_predicts_the_real_call() -> None:
@@ -37,6 +37,18 @@ def test_a_dry_run_writes_nothing_and_predicts_the_real_call() -> None:
 def test_a_final_dry_run_is_one_round() -> None:
     scene = groups_apart(3)
     scene.untouched(lambda: scene.run(dry_run=True, final=True))
+
+
+def test_in_a_table_that_may_not_be_written_nothing_is_merged() -> None:
+    scene = groups_apart(3)
+    scene.adapter = ReadOnly(scene.table)
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            scene.run()
+
+    scene.untouched(act)
+    assert scene.run(dry_run=True).plan is not None
 
 
 def test_where_limits_what_is_rewritten() -> None:

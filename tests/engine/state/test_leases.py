@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -16,7 +17,15 @@ from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.merge.delete_files import merge_deletes
-from lakekeeper.engine.state.leases import SLOTS, VACUUM, Registration, register, registered
+from lakekeeper.engine.state.leases import (
+    SLOTS,
+    VACUUM,
+    Intent,
+    Registration,
+    read_intent,
+    register,
+    registered,
+)
 from lakekeeper.engine.state.note_slots import slot_note
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, Rejected
@@ -249,6 +258,46 @@ def test_runs_that_register_at_once_take_different_slots_of_ended_runs() -> None
     live = {there.run_id for there in registered(MemoryNotes(table)).values() if not there.ended}
     assert live == {f"new-{number}" for number in range(runs)}
     assert len(intents(table)) == SLOTS
+
+
+def test_a_vacuum_gets_a_slot_though_live_runs_hold_all_of_theirs() -> None:
+    """It would be the one to free them."""
+    table, notes = MemoryTable("db.t", {"k": "int"}), MemoryNotes(MemoryTable("db.t", {"k": "int"}))
+    for number in range(64):
+        register(notes, "db.t", intent(table, f"r-{number}"), clock(table))
+    with pytest.raises(AdapterError, match="64 runs are registered on it; nothing was written"):
+        register(notes, "db.t", intent(table, "one-more-1"), clock(table))
+    assert register(notes, "db.t", intent(table, "v-1", kind=VACUUM), clock(table)).slot == "intents/64.json"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"run_id": "../../data"},
+        {"run_id": "r-1/../r-2"},
+        {"run_id": "R-1"},
+        {"run_id": 1},
+        {"run_id": "../v-1", "kind": "vacuum"},
+        {"kind": "merge"},
+        {"table_uuid": None},
+        {"at_ms": -1},
+        {"at_ms": 2**53 + 1},
+        {"at_ms": 1.5},
+        {"at_ms": True},
+        {"read_version": 2**63},
+        {"read_version": -(2**63) - 1},
+        {"read_version": "5"},
+        {"parts": 5_001},
+        {"timeout_ms": None},
+        {"renewed_ms": -1},
+    ],
+    ids=str,
+)
+def test_an_intent_that_no_run_writes_is_not_read(changed: Mapping[str, Any]) -> None:
+    """Others may write beside the table, and folders are named after what is in a note."""
+    written = Intent("r-1", "rewrite", 5, "u", -(2**63), True, 5_000, 2**53, 7)
+    assert read_intent(written.to_json()) == written
+    assert read_intent(json.dumps({**json.loads(written.to_json()), **changed})) is None
 
 
 def test_a_run_whose_slot_is_lost_before_its_first_write_registers_again() -> None:

@@ -12,6 +12,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.run_name import is_restore_id
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.engine.state.leases import register
 from lakekeeper.engine.trash.drop_partition import restore_run, settle
 from lakekeeper.engine.trash.empty import empty
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, forget
@@ -22,12 +23,13 @@ from lakekeeper.errors import (
     LakekeeperError,
     Rejected,
     Unknown,
+    Unsupported,
 )
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
-from tests.engine.scene import Scene
+from tests.engine.scene import ReadOnly, Scene, intent
 from tests.engine.trash.partitions import (
     DAY,
     Crash,
@@ -94,6 +96,17 @@ def test_a_drop_that_certainly_failed_leaves_no_entry(
             drop(scene, where, commit_retry_num_retries=1)
     assert bin_of(scene) == []
     assert scene.table.leftovers() == set()
+
+
+def test_in_a_table_that_may_not_be_written_nothing_is_dropped(scene: Scene) -> None:
+    scene.adapter = ReadOnly(scene.table)
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            drop(scene)
+
+    scene.untouched(act)
+    assert bin_of(scene) == []
 
 
 def test_full_trash_is_reported_before_anything_is_deleted(scene: Scene) -> None:
@@ -186,7 +199,7 @@ def test_a_dry_run_of_a_vacuum_leaves_entries_in_doubt_as_they_are(
     assert report.plan is not None
     assert {entry.version for entry in doubted} <= set(report.plan.kept)
     vacuum(MemoryAdapter(table), replace(request, dry_run=False), clock=clock_of(scene))
-    assert bin_of(scene) != doubted or (died, phase) == ("restore", "before_commit")
+    assert (bin_of(scene) == doubted) == ((died, phase) == ("restore", "before_commit"))
 
 
 @pytest.mark.parametrize(
@@ -210,6 +223,7 @@ def test_no_look_at_the_trash_forgets_a_drop_that_still_runs(
         made = prepare(self, *given, **more)
         scene.table.later(hours[1] * HOUR_MS)
         settle(MemoryAdapter(scene.table), resolve(timeout), scene.table.now_ms)
+        assert [each.state for each in bin_of(scene)] == [PENDING]  # if it is killed after its commit
         return made
 
     with monkeypatch.context() as patched:
@@ -221,6 +235,15 @@ def test_no_look_at_the_trash_forgets_a_drop_that_still_runs(
     assert (entry.state, entry.rows) == ("dropped", 2)
     back(scene)
     assert rows(scene) == before
+
+
+def test_a_drop_that_died_is_forgotten_while_another_run_works(scene: Scene) -> None:
+    with pytest.raises(Crash):
+        drop(scene, observer=once_at("before_commit", crash))
+    scene.table.later(25 * HOUR_MS)
+    register(scene.adapter.notes, "db.t", intent(scene.table), clock_of(scene))
+    settle(scene.adapter, resolve(), scene.table.now_ms)
+    assert bin_of(scene) == []
 
 
 @pytest.mark.parametrize("kind", ["drop", "restore"])

@@ -39,9 +39,7 @@ def test_entries_are_listed_oldest_first_whatever_else_is_in_the_slots(table: Me
     for each in (entry("b-1", at_ms=2000), entry("a-1", at_ms=1000), entry("c-1", table_uuid="another")):
         put(MemoryAdapter(table), each, resolve())
     table.notes["trash/07.json"] = "{half a not"
-    table.notes["trash/08.json"] = json.dumps(
-        {"name": "../../etc", "kind": "files", "at_ms": 0, "version": 0}
-    )
+    table.notes["trash/08.json"] = json.dumps(asdict(entry("../../etc", kind="files")))
     for slot, damaged in enumerate(("null", "[1]", '"x"', "1e999", "[" * 100_000), 9):
         table.notes[f"trash/{slot:02d}.json"] = damaged
     huge = json.dumps(asdict(entry("d-1"))).replace("1000", "1e999")

@@ -33,6 +33,12 @@ def test_forged_moves_out_of_an_entry_do_nothing(table: MemoryTable) -> None:
         ["mem:/ext/x", f"{home}/{name}", 1],
     ]
     table.notes[f"trash/{name}/moves-0000.json"] = json.dumps(moves)
+    for target in (
+        f"_lakekeeper/trash/{name}/../x",
+        f"_lakekeeper/trash/{name}",
+        "_lakekeeper/trash/another/0/x",
+    ):
+        table.disk[target] = table.disk[own]
     there = set(table.disk)
     list(empty(adapter, None, table.now_ms, [EXT]))
     assert set(table.disk) == there

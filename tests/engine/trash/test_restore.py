@@ -36,7 +36,7 @@ from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.restores import MemoryRestores
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.storage import MemoryStorage
-from tests.engine.scene import Scene
+from tests.engine.scene import ReadOnly, Scene
 from tests.engine.trash.partitions import (
     DAY,
     Crash,
@@ -215,6 +215,28 @@ def test_a_restore_in_doubt_keeps_its_files(scene: Scene, error: BaseException) 
     assert rows(scene) == before
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_restore_reported_lost_is_not_repeated_where_the_log_may_hide_its_commit(
+    scene: Scene, *, shown: bool
+) -> None:
+    before = rows(scene)
+    drop(scene)
+    real, gap = MemoryAdapter.changes_since, Reason.of(Code.LOG_INCOMPLETE, error="version 5 is missing")
+
+    def obstructed(self: MemoryAdapter, snapshot: Snapshot) -> Changes:
+        changes = real(self, snapshot)
+        return replace(changes, obstacle=gap, winners=changes.winners if shown else ())
+
+    with pytest.MonkeyPatch.context() as patched:
+        reported_lost(patched, lambda: patched.setattr(MemoryAdapter, "changes_since", obstructed))
+        if shown:
+            assert back(scene).rows == 3
+        else:
+            with pytest.raises(Unknown):
+                back(scene)
+    assert rows(scene) == before
+
+
 def test_a_vacuum_deletes_copies_that_another_restore_made_superfluous(scene: Scene) -> None:
     """Two restores share the id of their commit: the log does not show which of them landed."""
     before = rows(scene)
@@ -276,6 +298,18 @@ def test_a_renamed_column_keeps_its_values_and_an_added_one_is_null(scene: Scene
     back(scene)
     found = [(row["kk"], row["n"]) for row in scene.table.rows() if row["day"] == 1]
     assert sorted(found) == [(10, None), (11, None), (12, None)]
+
+
+def test_in_a_table_that_may_not_be_written_nothing_is_restored(scene: Scene) -> None:
+    drop(scene)
+    [entry] = bin_of(scene)
+
+    def act() -> None:
+        with pytest.raises(Unsupported, match="a feature"):
+            restore(ReadOnly(scene.table), MemoryRunner(), entry.name, resolve(), clock=clock_of(scene))
+
+    scene.untouched(act)
+    assert bin_of(scene) == [entry]
 
 
 def test_a_restore_that_would_change_rows_is_refused(scene: Scene) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
@@ -16,6 +17,7 @@ from lakekeeper.engine.trash.restore_files import restore_files
 from lakekeeper.errors import AdapterError
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.storage import MemoryStorage
 from tests.engine.scene import written
 from tests.engine.trash.partitions import Crash
 from tests.engine.trash.trashed import with_trash
@@ -83,6 +85,41 @@ def test_files_restored_while_a_vacuum_ends_are_found_by_the_next() -> None:
     assert set(table.disk) > set(table.current.files)
     run(table, age_ms=DAY)
     assert set(table.disk) == set(table.current.files)
+
+
+def test_an_entry_is_kept_while_a_file_could_not_be_moved_back(
+    table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, before = MemoryAdapter(table), {v: table.rows(v) for v in range(6)}
+    name, move = run(table, age_ms=DAY, trash=True).trash, MemoryStorage.move
+
+    def all_but_one(self: MemoryStorage, moves: Mapping[str, str]) -> list[str]:
+        return move(self, dict([*moves.items()][1:]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryStorage, "move", all_but_one)
+        with pytest.raises(
+            AdapterError, match=r"1 of \d files could not be moved back .*Run the restore again"
+        ):
+            restore_files(adapter, name, table.now_ms)
+    assert [each.name for each in entries(adapter).values()] == [name]
+    assert restore_files(adapter, name, table.now_ms).files == 1
+    assert {v: table.rows(v) for v in range(6)} == before
+
+
+def test_an_entry_is_restored_while_a_vacuum_fills_another(table: MemoryTable) -> None:
+    first = run(table, age_ms=DAY, trash=True).trash
+    table.later(2 * DAY)
+    table.overwrite([{"k": 99}])
+    restored: list[int] = []
+
+    def meanwhile(phase: str, _info: object) -> None:
+        if phase == "before_delete" and not restored:
+            restored.append(restore_files(MemoryAdapter(table), first, table.now_ms).files)
+
+    second = run(table, age_ms=DAY, trash=True, observer=meanwhile).trash
+    assert restored[0] > 0
+    assert [each.name for each in entries(MemoryAdapter(table)).values()] == [second]
 
 
 @pytest.mark.parametrize("act", ["restore", "empty"])

@@ -11,7 +11,7 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
-from lakekeeper.core.vacuum.retention import Stream
+from lakekeeper.core.vacuum.retention import Ref, Stream, Versions
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import SLOTS, register, registered
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
@@ -367,16 +367,48 @@ def test_files_that_are_named_again_are_not_moved_to_the_trash(
     assert ("stopped with" in str(report.ended)) == (phase == "deleted")
 
 
-def test_the_trash_takes_no_file_of_a_name_that_is_due() -> None:
+@pytest.mark.parametrize("trash", [False, True])
+def test_the_trash_takes_no_file_of_a_name_that_is_due(*, trash: bool) -> None:
     """A vacuum to the trash removes no tag, so its version has to stay readable."""
     table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
     for day in range(4):
         table.later(DAY)
         table.overwrite([{"k": day}])
     table.tag("due", 1, max_ref_age_ms=DAY)
-    assert run(table, age_ms=DAY, trash=True).deleted_files_count == 1
-    assert "due" in table.refs
+    report = run(table, age_ms=DAY, trash=trash)
+    assert report.deleted_files_count == 1
+    assert report.plan is not None
+    assert report.plan.expired_refs == (() if trash else ("due",))
+    assert ("due" in table.refs) == trash
     assert 1 in readable(table)
+
+
+def test_a_branch_that_is_due_keeps_its_versions_from_the_trash() -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    table.refs["due"] = Ref("due", 2, min_versions=2, max_ref_age_ms=DAY)
+    run(table, age_ms=DAY, trash=True)
+    assert "due" in table.refs
+    assert readable(table) == [0, 1, 2, 4, 5]
+
+
+def test_a_table_without_a_version_has_no_orphans(
+    monkeypatch: pytest.MonkeyPatch, table: MemoryTable
+) -> None:
+    written(table)
+    table.later(30 * DAY)
+    versions = MemoryStorage.versions
+
+    def none(self: MemoryStorage, since: int | None = None) -> Versions:
+        return replace(versions(self, since), items=(), refs=())
+
+    monkeypatch.setattr(MemoryStorage, "versions", none)
+    with pytest.raises(RetentionError, match="every file would look like an orphan; nothing was deleted"):
+        run(table, orphans=True)
+    assert run(table).ended.code == "no_versions"
+    assert table.touched.deleted == []
 
 
 def test_old_orphans_that_no_version_names_are_deleted(table: MemoryTable) -> None:

@@ -247,6 +247,41 @@ def test_a_damaged_part_of_the_backlog_lists_no_file(table: MemoryTable, note: s
     assert [file.path for file in ours.backlog(versions).files] == ["data/a"]
 
 
+@pytest.mark.parametrize("hints, parts, all_of_them", [((), 0, False), (("data/a",), 0, True), ((), 1, True)])
+def test_all_versions_are_read_where_a_note_names_files_and_the_cursor_does_not_reach_back(
+    hints: tuple[str, ...], parts: int, *, all_of_them: bool
+) -> None:
+    """A version before the cursor may need a file that a vacuum of a shorter retention has listed."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
+    for day in range(5):
+        table.overwrite([{"k": day}])
+    table.notes["vacuum/cursor.json"] = json.dumps({"through": 3, "uuid": table.uuid, "parts": parts})
+    storage = MemoryAdapter(table).storage
+    found = records(table).versions(storage, hints, lambda _: False)
+    assert [version.id for version in found.items] == ([0, 1, 2, 3, 4, 5] if all_of_them else [3, 4, 5])
+    assert [version.id for version in records(table).versions(storage, hints, lambda _: True).items] == [
+        3,
+        4,
+        5,
+    ]
+
+
+@pytest.mark.parametrize("age_days, stays", [(30, True), (2, True), (1, False)])
+def test_a_listed_file_stays_where_the_retention_reaches_further_back_than_the_cursor(
+    age_days: int, *, stays: bool
+) -> None:
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
+    for day in range(5):
+        table.later(DAY)
+        table.overwrite([{"k": day}])
+    [old] = table.versions[3].files
+    listed(table, "dead-1", parts=1)
+    table.notes["vacuum/dead-1/list-0000.json"] = json.dumps([f"mem:/db.t/{old}"])
+    table.notes["vacuum/cursor.json"] = json.dumps({"through": 4, "uuid": table.uuid})
+    run(table, age_ms=age_days * DAY)
+    assert (old in table.disk) == stays
+
+
 def planned(table: MemoryTable) -> VacuumPlan:
     plan = run(table, age_ms=DAY, dry_run=True).plan
     assert plan is not None

@@ -83,6 +83,16 @@ def test_files_of_a_run_that_takes_longer_than_the_grace_are_not_orphans(table: 
         assert table.touched.deleted == [own]
 
 
+def test_the_clock_of_the_storage_may_be_behind_that_of_a_run(table: MemoryTable) -> None:
+    with registered_at(table, hours=200):
+        [began] = [intent.at_ms for intent in registered(MemoryAdapter(table).notes).values()]
+        own, older = written(table, "r-1"), written(table)
+        table.made_at |= {own: began - HOUR_MS + 1, older: began - HOUR_MS}
+        table.later(5 * DAY)
+        run(table, orphans=True, age_ms=100 * DAY)
+        assert table.touched.deleted == [older]
+
+
 def test_a_slot_that_another_writer_took_meanwhile_is_left_alone(table: MemoryTable) -> None:
     notes, clock = MemoryAdapter(table).notes, Clock(lambda: table.now_ms)
     dead = register(notes, "t", intent(table, "dead-1"), clock)
