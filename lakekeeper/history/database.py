@@ -129,16 +129,13 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
     db = _with_mode(path, mode)
     try:
         if mode != "rwc":
-            db.execute(
-                "PRAGMA user_version"
-            )  # the first access, for which SQLite creates its files beside this one
+            db.execute("PRAGMA user_version")  # SQLite creates its files beside this one at the first access
     except sqlite3.Error:
         db.close()
         if os.access(path.parent, os.W_OK) or path.with_name(path.name + "-wal").exists():
             raise
-        return _with_mode(
-            path, "ro&immutable=1"
-        )  # a folder that is read-only here; no writer has the file open
+        # The folder is read-only here, and no writer has the file open.
+        return _with_mode(path, "ro&immutable=1")
     return db
 
 

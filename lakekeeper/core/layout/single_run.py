@@ -32,10 +32,8 @@ class Boxes:
         if not plain:
             self._sides = [column_line(snapshot, c)[:2] for c in range(len(blocks.lo))]
             lo, hi = self._sides[0]
-            self._sides[0] = (
-                np.where(blocks.null_count[0] > 0, 0, lo),
-                hi,
-            )  # within a tuple, NULL is the least value
+            # Within a tuple, NULL is the least value.
+            self._sides[0] = np.where(blocks.null_count[0] > 0, 0, lo), hi
             merged = blocks.level_under(snapshot.key) > 0
             self._sorted = [merged & truncated_text(blocks, c) for c in range(len(blocks.lo))]
             order = np.lexsort([end for lo, hi in reversed(self._sides) for end in (hi, lo)])
