@@ -30,8 +30,9 @@ class Cpu:
         return self.driver + self.jvm + self.workers
 
     def __sub__(self, other: Cpu) -> Cpu:
-        mine, its = astuple(self), astuple(other)
-        return Cpu(*(now - before for now, before in zip(mine, its, strict=True)))
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        # Whole ticks, as the kernel counts: the rounding errors of floats could make a part greater than its total.
+        return Cpu(*(round((now - before) * _TICKS) / _TICKS for now, before in pairs))
 
 
 # By process id and start. Spark ends a worker that is idle for a minute, and its parent ignores SIGCHLD, so that the

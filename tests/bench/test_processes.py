@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench.processes import cpu
+from tests.bench.processes import Cpu, cpu
 
 _BUSY = "import time\nwhile time.process_time() < 0.2: pass\nprint('done', flush=True)\ninput()"
 
@@ -33,3 +33,9 @@ def test_the_kernels_part_is_counted_of_a_worker() -> None:
         spent = cpu() - before
         worker.kill()
     assert 0 < spent.kernel <= spent.total
+
+
+def test_a_difference_is_whole_ticks() -> None:
+    """0.1 + 0.2 - 0.1 is more than 0.2 in floats, so that a part was greater than its total."""
+    spent = Cpu(workers=0.1 + 0.2, kernel=0.1 + 0.2) - Cpu(workers=0.1, kernel=0.1)
+    assert (spent.workers, spent.kernel) == (0.2, 0.2)
