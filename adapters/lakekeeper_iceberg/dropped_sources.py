@@ -18,7 +18,7 @@ _TYPED_BY_SOURCE = ("identity", "truncate")  # other transforms have a type of t
 
 def refuse_removal(jvm: Iceberg, table: Any, specs: Iterable[int]) -> None:
     """Raise Unsupported if files of one of the ``specs`` must not be removed: delete files apply to that spec."""
-    lossy = _without_source(jvm, table).intersection(specs)
+    lossy = without_source(jvm, table.operations().current()).intersection(specs)
     snapshot = table.currentSnapshot() if lossy else None
     if snapshot is None:
         return
@@ -29,17 +29,17 @@ def refuse_removal(jvm: Iceberg, table: Any, specs: Iterable[int]) -> None:
 
 def refuse_deletes(jvm: Iceberg, table: Any, files: Iterable[Any]) -> None:
     """Raise Unsupported if delete files for one of these data files would have no partition value."""
-    lossy = _without_source(jvm, table)
+    lossy = without_source(jvm, table.operations().current())
     for spec in sorted(lossy and lossy.intersection(int(file.specId()) for file in files)):
         raise _refusal(table, spec, "First merge all files: recluster with the policy 'full'")
 
 
-def _without_source(jvm: Iceberg, table: Any) -> frozenset[int]:
-    """The ids of these specs; never the current one: Iceberg refuses to drop its columns."""
-    current, schema = int(table.spec().specId()), table.schema()
+def without_source(jvm: Iceberg, metadata: Any) -> frozenset[int]:
+    """The ids of these specs in a TableMetadata; never the current one: Iceberg refuses to drop its columns."""
+    current, schema = int(metadata.defaultSpecId()), metadata.schema()
     return frozenset(
         int(spec.specId())
-        for spec in table.specs().values()
+        for spec in jvm.items(metadata.specs())
         if int(spec.specId()) != current
         and any(
             str(field.transform()).startswith(_TYPED_BY_SOURCE) and schema.findField(field.sourceId()) is None

@@ -11,6 +11,7 @@ from lakekeeper.errors import CommitError, Conflict, Rejected, Unknown, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spi.storage import MetadataChange
 from lakekeeper_iceberg.commit import UNKNOWN_STATE, certain_failure, kinds_of_error
+from lakekeeper_iceberg.dropped_sources import without_source
 from lakekeeper_iceberg.native import Iceberg
 
 _TARGET = "commit.manifest.target-size-bytes"
@@ -29,16 +30,19 @@ _MERGED = "{before:count manifest} became {after}"
 def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> MetadataChange:
     """Rewrite the manifests of the newest snapshot with Iceberg's action, if that at least halves their number.
 
-    One commit for each partition spec, which changes no data file or delete file. Raises Conflict, Rejected or Unknown.
+    One commit for each partition spec, which changes no data file or delete file; a spec without a source column is
+    left out. Raises Conflict, Rejected or Unknown.
     """
     table.refresh()
     current = table.currentSnapshot()
     if current is None:
         return MetadataChange(0, 0, None, Reason.of(Code.NO_VERSIONS))
     target = int(jvm.text_map(table.properties()).get(_TARGET) or _USUAL)
+    lossy = without_source(jvm, table.operations().current())
     sizes: defaultdict[int, list[int]] = defaultdict(list)
     for manifest in jvm.items(current.dataManifests(table.io())):
-        sizes[int(manifest.partitionSpecId())].append(int(manifest.length()))
+        if (spec := int(manifest.partitionSpecId())) not in lossy:
+            sizes[spec].append(int(manifest.length()))
     before = sum(map(len, sizes.values()))
     after = sum(-(-sum(found) // target) for found in sizes.values())
     if before < max(WORTH * after, after + WORTH):

@@ -22,6 +22,7 @@ from lakekeeper.errors import Conflict, OptionError
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper_iceberg.changes import ancestors
 from lakekeeper_iceberg.commit import preparing, require_newest, swap
+from lakekeeper_iceberg.dropped_sources import without_source
 from lakekeeper_iceberg.keys import Field, SchemaFields
 from lakekeeper_iceberg.native import Iceberg
 
@@ -113,7 +114,10 @@ class IcebergStatistics:
             return wanted <= _fields_of(self.jvm, file)
 
         values = {int(f.snapshotId()) for f in self.jvm.items(base.statisticsFiles()) if whole(f)}
-        if all(spec.isUnpartitioned() for spec in self.jvm.items(base.specs())):
+        unpartitioned = all(spec.isUnpartitioned() for spec in self.jvm.items(base.specs()))
+        if unpartitioned or without_source(
+            self.jvm, base
+        ):  # Iceberg's action fails without the type of each value
             return {_TABLE: values}
         partitions = {int(file.snapshotId()) for file in self.jvm.items(base.partitionStatisticsFiles())}
         return {_TABLE: values, _PARTITIONS: partitions}

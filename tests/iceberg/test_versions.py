@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -214,6 +215,29 @@ def test_merges_of_a_spec_without_its_source_are_refused_while_deletes_apply_to_
         with pytest.raises(Unsupported, match="partition spec 0, of which a source column was dropped"):
             merge()
         assert scene.spark_rows() == rows
+
+
+def test_a_delete_in_a_v1_spec_without_its_source(scene: Scene) -> None:
+    """The delete writes position deletes for a copy of each file, which would have no partition value."""
+    table = _without_source(scene, 1)
+    rows = scene.spark_rows()
+    with pytest.raises(Unsupported, match="partition spec 0, of which a source column was dropped"):
+        table.delete("k = 3")
+    assert scene.spark_rows() == rows
+
+
+def test_statistics_and_manifests_of_a_table_with_a_spec_without_its_source(scene: Scene) -> None:
+    """Iceberg's action failed for that spec: each call left a file, and no manifest of another spec was rewritten."""
+    table = _without_source(scene, 2)
+    scene.run(*["INSERT INTO {t} VALUES (20)"] * 4)
+    rows = scene.spark_rows()
+    assert table.compute_statistics().changed
+    assert not table.compute_statistics().changed
+    metadata = Path(str(scene.java().location()).removeprefix("file:")) / "metadata"
+    assert len(list(metadata.glob("*.stats"))) == 1
+    done = table.compact_metadata()
+    assert (done.files_before, done.files_after) == (4, 1)
+    assert scene.spark_rows() == scene.log_rows() == rows
 
 
 def _without_source(scene: Scene, version: int, *steps: str) -> lk.Table:
