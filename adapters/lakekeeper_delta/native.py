@@ -313,10 +313,13 @@ class Log:
             path = self.jvm.view.org.apache.hadoop.fs.Path(self.log.dataPath(), folder)
             self.singleton("DeltaLog").invalidateCache(self.jvm.session, path)
 
-    def writer(self, state: State, run: str) -> Any:
-        """An OptimisticTransaction that writes files for ``state`` into the folder of a run; it is never committed."""
+    def writer(self, state: State, run: str, metadata: Any = None) -> Any:
+        """An OptimisticTransaction that writes files for ``state`` into the folder of a run; it is never committed.
+
+        With ``metadata``, it has this Metadata action instead of the one of ``state``.
+        """
         folder = self.at_folder(run)
-        metadata, protocol = state.snapshot.metadata(), self.jvm.some(state.snapshot.protocol())
+        metadata, protocol = metadata or state.snapshot.metadata(), self.jvm.some(state.snapshot.protocol())
         snapshot = self.delta.DummySnapshot(folder.logPath(), folder, metadata, protocol)
         return self.delta.OptimisticTransaction(folder, self.jvm.none(), snapshot)
 

@@ -28,10 +28,15 @@ org.apache.spark.sql.delta.files.TahoeLogFileIndex$: apply/7
         return log.log.getSnapshotAt(version, log.jvm.none(), log.catalog_table)
 
     def build_vectors(self, log: Log, state: State, requests: Any, run: str) -> Any:
-        """The transaction only determines the length of the random prefix of a vector's file; it is never committed."""
+        """The transaction only determines whether a vector's file has a random prefix; it is never committed.
+
+        It has none: the folder of the run becomes the prefix, and Trino reads only a prefix of letters and digits.
+        """
+        metadata = state.snapshot.metadata()
+        properties = {k: v for k, v in state.properties.items() if k != "delta.randomizeFilePrefixes"}
+        writer = log.writer(state, run, log.edited(metadata, configuration=properties))
         generator = log.singleton("commands.DeletionVectorBitmapGenerator")
-        folder = log.at_folder(run)
-        return generator.buildDeletionVectors(log.jvm.session, requests, folder, log.writer(state, run))
+        return generator.buildDeletionVectors(log.jvm.session, requests, log.at_folder(run), writer)
 
     def append_operation(self, log: Log) -> Any:
         none = log.jvm.none()
