@@ -10,7 +10,6 @@ The base is a Snapshot object of our own, which Delta does not know: nothing els
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -34,7 +33,6 @@ MOST_COMMITS = 100  # most commits since the base
 _MOST_ACTIONS = 100_000  # most actions in these commits
 _KEPT_TAILS = 2
 _KEPT_TASKS = 64  # tasks whose AddFiles are cached between read and write; evicted ones are queried again
-_LENGTH = re.compile(r"; isDirectory=false; length=(\d+);")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +195,9 @@ def _named(log: Log, paths: Collection[str], *, among: bool = True) -> Any:
 
 
 def _is_large(state: State) -> bool:
-    """Whether the log of a version is large, by the sizes of its files."""
-    segment = state.snapshot.logSegment()
-    listed = (segment.checkpointProvider().topLevelFiles(), segment.deltas())
-    sizes = [int(size) for found in listed for size in _LENGTH.findall(str(found.mkString("\n")))]
-    return sum(sizes) > LARGE_LOG
+    """Whether the log of a version is large, by the sizes of its files, the sidecars of a v2 checkpoint included."""
+    made = state.snapshot
+    return int(made.checkpointSizeInBytes()) + int(made.deltaFileSizeInBytes()) > LARGE_LOG
 
 
 def _tail(log: Log, state: State, deltas: Collection[Any]) -> Any:

@@ -169,3 +169,17 @@ def test_a_merge_keeps_the_version_that_it_reads(scene: Scene) -> None:
         (scene.path / "_delta_log" / f"{version:020d}.json").unlink()
     made = rewrite.write(log, rows, task, "run-1")
     assert (made.rows_in, sum(output.rows for output in made.outputs)) == (20, 20)
+
+
+def test_a_checkpoint_is_as_large_as_its_sidecars(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss: no table with v2 checkpoints had a large log, so that Delta read the log again for each version."""
+    scene.create("k BIGINT", properties={"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "2"})
+    scene.run("INSERT INTO {t} SELECT /*+ REPARTITION(100) */ id FROM range(1000)")
+    scene.run(*["INSERT INTO {t} VALUES (1)"] * 2)
+    folder = scene.path / "_delta_log"
+    segment = [*folder.glob("0*2.checkpoint.*"), *folder.glob("0*3.json")]
+    assert list((folder / "_sidecars").glob("*.parquet"))
+    monkeypatch.setattr(known_state, "LARGE_LOG", sum(file.stat().st_size for file in segment))
+    log = scene.log()
+    assert parts_of(log, log.latest()).kept
+    assert all_files(log, log.latest()).count() == len(list(scene.path.glob("*.parquet")))
