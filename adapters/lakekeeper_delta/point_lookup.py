@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
-from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta.char_columns import holds_char
@@ -33,8 +31,7 @@ def places(log: Log, lost: Lost) -> Places | None:
         state = log.at(base.task.read_version, base.task.table_uuid)
         identity = _identity(state, base.task)
         inputs, files = base.written.native.by_path, _Files(log, base.native.sources)
-        # A long reply from the JVM can take up to 40 ms.
-        lost_at = in_parallel(partial(positions, log), found.lost.values())
+        lost_at = [positions(log, bitmap) for bitmap in found.lost.values()]
         taken = [
             LostRows(files.source(inputs[path]), at, _first_id(inputs[path]))
             for path, at in zip(found.lost, lost_at, strict=True)

@@ -20,8 +20,7 @@ _LOG = logging.getLogger("lakekeeper")
 def lakekeeper_confs(spark: SparkSession) -> dict[str, str]:
     """All confs under ``spark.lakekeeper.``, as text."""
     jvm = Jvm(spark)
-    # Only these cross to Python: `spark.conf.getAll` makes some calls for each conf of the session, and a long answer
-    # waits 40 ms for an acknowledgement.
+    # Only these cross to Python: `spark.conf.getAll` makes some calls for each conf of the session.
     found = jvm.view.java.util.TreeMap(jvm.shim.java_confs(jvm))
     return jvm.text_map(found.subMap(CONF_PREFIX, CONF_PREFIX + "\uffff"))
 

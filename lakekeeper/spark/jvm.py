@@ -21,6 +21,7 @@ import pyarrow as pa
 from lakekeeper.errors import AdapterError
 from lakekeeper.errors import causes as causes  # noqa: PLC0414 - adapters import it from here
 from lakekeeper.errors import throwable as throwable  # noqa: PLC0414 - adapters import it from here
+from lakekeeper.spark.prompt_acks import acknowledge_promptly
 from lakekeeper.spark.shims import shim
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Jvm:
 
     def __init__(self, spark: Any) -> None:
         require_classic(spark)
+        acknowledge_promptly(spark._jvm._gateway_client)
         self.spark = spark
         self.view = Package(spark._jvm)
         self.session = spark._jsparkSession
@@ -289,7 +291,7 @@ LOCAL_FILESYSTEMS = frozenset(
 def on_local_disk(file_system: Any) -> bool:
     """Whether a Hadoop FileSystem is the driver's plain local disk, so that Python can open its files by path.
 
-    Reading through the JVM takes nine times as long (py4j encodes bytes as text, and waits up to 40 ms per response).
+    Reading through the JVM takes longer: py4j encodes bytes as text.
     """
     return str(file_system.getClass().getName()) in LOCAL_FILESYSTEMS
 
