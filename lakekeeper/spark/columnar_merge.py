@@ -1,9 +1,10 @@
 """Columnar merges as Spark tasks: one task for each range between the cuts; rows never enter the JVM.
 
-    range(parts) ─► mapInArrow(merge_part) ─► collect        a row in is the number of a range, a row out a written file
+    range(parts) ─► mapPartitions(merge_part) ─► collect     an item in is the number of a range, one out a written file
 
 Spark places, repeats and cancels the tasks. Each attempt writes files under names of its own, and only those of the
-attempt whose result Spark accepts are returned; what the others leave is in the run's folder.
+attempt whose result Spark accepts are returned; what the others leave is in the run's folder. The tasks are those of an
+RDD: no row needs a schema, and to plan a query takes about as long as a small merge.
 
 The worker's code travels with the task: executors need PyArrow and NumPy, but no installed ``lakekeeper``.
 """
@@ -13,10 +14,8 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from lakekeeper.columnar.inputs import unpack
 from lakekeeper.columnar.worker import DAMAGED, DECLINED, RANGES, merge_part
@@ -31,12 +30,9 @@ if TYPE_CHECKING:
 
 def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Reason:
     """The written files in the order of their ranges, or why a worker left the merge to Spark's rows."""
-    parts = spark.range(0, merge.parts, 1, merge.parts)
-    run = _task(_WORKER.pickled(), merge.to_json())
-    found = parts.mapInArrow(run, "part long, number long, file string").collect()  # type: ignore[arg-type]  # PySpark names its own batch type
-    return written_of(
-        [row.file for row in sorted(found, key=lambda row: (row.part, row.number))], live_rows(merge)
-    )
+    parts = spark.sparkContext.parallelize(range(merge.parts), merge.parts)
+    ranked = parts.mapPartitions(_task(_WORKER.pickled(), merge.to_json())).collect()
+    return written_of(ranked, live_rows(merge))
 
 
 def live_rows(merge: FileMerge) -> int | None:
@@ -98,17 +94,12 @@ def _by_value() -> bytes:
 _WORKER = PickledWorker()
 
 
-def _task(worker: bytes, text: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _task(worker: bytes, text: str) -> Callable[[Iterable[int]], Iterator[str]]:
+    def run(parts: Iterable[int]) -> Iterator[str]:
         import pickle
 
-        import pyarrow as pa
-
         merge_one = pickle.loads(worker)  # noqa: S301 - made by the driver, and sent by Spark as any function is
-        for batch in batches:
-            for part in batch.column(0).to_pylist():
-                files = merge_one(text, part)
-                numbered = {"part": [part] * len(files), "number": list(range(len(files))), "file": files}
-                yield pa.RecordBatch.from_pydict(numbered)
+        for part in parts:
+            yield from merge_one(text, part)
 
     return run
