@@ -81,6 +81,9 @@ class DeltaRowDeletes:
         """Delete deletion vector files, copies and change data files that are known to be uncommitted."""
         discard(self._log, dict.fromkeys(path for each in prepared for path in each.written))
 
+    def may_tidy(self, snapshot: Snapshot) -> bool:
+        """Never: a deletion vector is part of its file's action."""
+        return False
+
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
-        """No-op: a deletion vector is part of its file's action."""
         return Tidied()

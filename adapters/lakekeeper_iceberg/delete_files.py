@@ -61,10 +61,15 @@ def tidy(
     return Tidied(done.version, done.removed_delete_files, len(plan.change.added))
 
 
+def may_have_deletes(snapshot: Any) -> bool:
+    """Whether a snapshot, or None, has delete files by its summary; true if that does not count them."""
+    return snapshot is not None and str(snapshot.summary().get("total-delete-files") or "") != "0"
+
+
 def _planned(jvm: Iceberg, table: Any, run: str) -> _Plan | None:
     """The change of a pinned table; None if there is nothing to do."""
     snapshot = table.currentSnapshot()
-    if snapshot is None or str(snapshot.summary().get("total-delete-files") or "") == "0":
+    if not may_have_deletes(snapshot):
         return None
     files = list_files(jvm, table)
     bare = frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())

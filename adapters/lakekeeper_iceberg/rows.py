@@ -126,6 +126,10 @@ class IcebergRows:
             self.jvm, self.table(), dict.fromkeys(path for each in prepared for path in each.written)
         )
 
+    def may_tidy(self, snapshot: Snapshot) -> bool:
+        version = None if snapshot.version is None else self.table().snapshot(snapshot.version)
+        return delete_files.may_have_deletes(version)
+
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
         lock = self.lock(snapshot.table_uuid)

@@ -199,6 +199,10 @@ class RowDeletes(Protocol[Rows]):
         """
         ...
 
+    def may_tidy(self, snapshot: Snapshot) -> bool:
+        """Whether ``tidy`` may find anything to do in the snapshot; reads no file."""
+        ...
+
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         """Remove delete files that no longer apply to any row, and merge small ones, in at most one commit.
 

@@ -253,6 +253,10 @@ class MemoryDeletes:
                 if self._store.disk.pop(path, None) is not None:
                     self._store.touched.discarded.append(path)
 
+    def may_tidy(self, snapshot: Snapshot) -> bool:
+        version = self._store.version(snapshot.version)
+        return bool(version.dangling) or any(entry.deleted for entry in version.files.values())
+
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         """Remove the delete files that dangled in the snapshot; all others are stored with their data files."""
         dangling = self._store.version(snapshot.version).dangling

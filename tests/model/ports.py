@@ -188,5 +188,9 @@ class ScriptedDeletes:
     def discard(self, prepared: Sequence[Prepared]) -> None:
         self._ask("deletes.discard", tuple(prepared))
 
+    def may_tidy(self, snapshot: Snapshot) -> bool:
+        """Always, so that the tidying itself is explored."""
+        return True
+
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         return self._ask("tidy", snapshot, run_id)
