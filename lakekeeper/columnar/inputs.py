@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.nans import float_leaves
-from lakekeeper.columnar.parquet import Leaves, ParquetFile
+from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.sizes import size_of
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
@@ -170,18 +170,28 @@ class Inputs:
             return list(groups)
         return [group for group in groups if self._may_hold(group, column, range_)]
 
+    def ascending(self, groups: Sequence[Group], column: int) -> list[Group]:
+        """The row groups by the lower end of a column; first those whose statistics do not say it."""
+        ends = {group: self._bounds(group, column).lo for group in groups}
+        lower = {group: token_of_bound(end) for group, end in ends.items() if end is not None}
+        return [group for group in groups if group not in lower] + sorted(lower, key=lower.__getitem__)
+
     def _may_hold(self, group: Group, column: int, range_: Range) -> bool:
-        leaves = self._leaves[group.file][column]
-        if leaves is None:  # all rows are NULL
+        if self._leaves[group.file][column] is None:  # all rows are NULL
             return range_.lo is None
-        if leaves.shape[0][1] == "INT96":
-            return True
-        bounds = self._files[group.file].bounds(group.group, leaves)
+        bounds = self._bounds(group, column)
         ends: list[Token | None] = [
             None if end is None else token_of_bound(end) for end in (bounds.lo, bounds.hi)
         ]
         nans = self._merge.columns[column].kind in ("float", "double")
         return range_.may_hold(*ends, nulls=bounds.nulls != 0, nans=nans)
+
+    def _bounds(self, group: Group, column: int) -> Bounds:
+        """Unknown for a column that the file lacks, and for INT96, whose statistics have no defined order."""
+        leaves = self._leaves[group.file][column]
+        if leaves is None or leaves.shape[0][1] == "INT96":
+            return Bounds()
+        return self._files[group.file].bounds(group.group, leaves)
 
     def decoded_bytes(self, group: Group) -> int:
         """The approximate size of a row group as Arrow arrays, in bytes."""

@@ -25,6 +25,7 @@ from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.outputs import Outputs
+from lakekeeper.columnar.sampling import Sample, quantiles, sampled
 from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
 from lakekeeper.columnar.values import Declined, Longs
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
@@ -37,9 +38,7 @@ TASKS = 2.0  # tasks that read a row group, on average; each further one costs a
 SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
 _MORE = 1.5  # share of the memory that rows may take if they were expected to fit into it
 _TOO_MANY = "more rows of about the same key than fit in memory"
-_SAMPLED = 24  # row groups from which cuts are taken
-_SAMPLE = 4_096  # values sampled from each
-_SAMPLE_BYTES = 1 << 20
+_SAMPLED = 24  # row groups from which cuts are taken, and values of each batch of a scratch file
 _SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
@@ -177,13 +176,12 @@ class _Merge:
 
     def _inner_cuts(self, groups: Sequence[Group], column: int, own: Range, parts: int) -> list[Token]:
         """Values that cut the rows into ranges of about the same size, from a sample."""
-        sample: list[Token] = []
-        for rows in self.inputs.tables(groups[:: max(1, len(groups) // _SAMPLED)], [column]):
+        some = self.inputs.ascending(groups, column)[:: max(1, len(groups) // _SAMPLED)]
+        sample: Sample = []
+        for rows in self.inputs.tables(some, [column]):
             values = ordered(_single(rows.column(0)))
-            inside = values.filter(pa.array(own.holds(values))).drop_null()
-            step = max(1, len(inside) // _SAMPLE, inside.nbytes // _SAMPLE_BYTES)
-            sample += [value for value in tokens(inside[::step]) if value is not None]
-        return _quantiles(sample, parts)
+            sample += sampled(values.filter(pa.array(own.holds(values))))
+        return quantiles(sample, parts)
 
     def _read(self, groups: Sequence[Group], own: Range, most: float) -> tuple[pa.Table | None, int]:
         """The rows of a range, one chunk per column, and their bytes; beyond the most: None, and an estimate."""
@@ -238,27 +236,31 @@ class _Merge:
                     writer.close()
                     sink.close()
             for path in paths:
-                with pa.memory_map(path) as source:
-                    for rows in self._divided(pa.ipc.open_file(source).read_all(), column):
-                        left -= rows.num_rows
-                        yield rows, left
+                for rows in self._within_memory(path, column):
+                    left -= rows.num_rows
+                    yield rows, left
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _divided(self, scratch: pa.Table, column: int) -> Iterator[pa.Table]:
-        """The rows of a mapped scratch file in ranges that fit in memory: repeated text takes more than in the inputs.
+    def _within_memory(self, path: str, column: int) -> Iterator[pa.Table]:
+        """The rows of a scratch file, divided if they do not fit: repeated text takes more memory than in the inputs.
 
         Raises Declined.
         """
-        if scratch.nbytes <= SKEW * MEMORY_BYTES:
-            yield _whole([scratch], self.inputs.types)
-            return
+        with pa.memory_map(path) as source:
+            scratch = pa.ipc.open_file(source).read_all()
+            if scratch.nbytes > MEMORY_BYTES:
+                yield from self._divided(scratch, column)
+                return
+            rows = _whole([scratch], self.inputs.types)
+            del scratch
+        yield rows  # without the mapped file, whose pages count as the task's memory
+
+    def _divided(self, scratch: pa.Table, column: int) -> Iterator[pa.Table]:
         batches = [pa.Table.from_batches([batch]) for batch in scratch.to_batches()]
         values = [ordered(_single(rows.column(column))) for rows in batches]
-        sample = [token for chunk in values for token in tokens(chunk[:: max(1, len(chunk) // _SAMPLED)])]
-        cuts = _quantiles(
-            [token for token in sample if token is not None], -(-scratch.nbytes // MEMORY_BYTES)
-        )
+        sample = [each for chunk in values for each in sampled(chunk, _SAMPLED)]
+        cuts = quantiles(sample, -(-scratch.nbytes // (MEMORY_BYTES // 2)))
         for number in range(len(cuts) + 1):
             found, size = [], 0
             for rows, keys in zip(batches, values, strict=True):
@@ -267,13 +269,6 @@ class _Merge:
                 if size > SKEW * MEMORY_BYTES:
                     raise Declined(_TOO_MANY)
             yield _whole(found, self.inputs.types)
-
-
-def _quantiles(sample: list[Token], parts: int) -> list[Token]:
-    """Ascending values that cut a sample into about equal parts, of which none is empty."""
-    sample.sort()
-    at = [sample[len(sample) * i // parts] for i in range(1, parts)] if sample else []
-    return sorted({cut for cut in at if cut > sample[0]})  # type: ignore[operator]  # as above
 
 
 def _by_bucket(rows: pa.Table, number: Longs, count: int) -> Iterator[tuple[int, pa.Table]]:
