@@ -63,5 +63,5 @@ def _repeats(sample: pa.ChunkedArray, share: float) -> bool:
     """
     count = len(sample)
     most = max(min(count / max(share, 1e-9) / _LEAST_REPEATED, _MOST_DISTINCT), 1.0)
-    distinct: int = pc.count_distinct(sample, mode="all").as_py()
+    distinct = len(pc.unique(sample))  # in half the time of pc.count_distinct
     return count != 1 and distinct <= math.ceil(most * (1 - (1 - 1 / most) ** count))
