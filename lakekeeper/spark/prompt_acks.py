@@ -34,9 +34,11 @@ def acknowledge_promptly(client: Any) -> None:
 
 
 def _replace_stream(connection: Any) -> None:
-    """Between two commands, when the stream has buffered nothing."""
+    """Between two commands, when the stream has buffered nothing. For a callback, Java may have sent one already."""
     stream = connection.stream
-    if isinstance(stream, io.BufferedReader) and not isinstance(stream.raw, _Prompt):
+    if not connection.initiated_from_client or not isinstance(stream, io.BufferedReader):
+        return
+    if not isinstance(stream.raw, _Prompt):
         connection.stream = io.BufferedReader(_Prompt(stream.detach(), connection.socket))
 
 

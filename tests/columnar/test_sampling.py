@@ -34,7 +34,7 @@ def test_each_range_has_its_share_of_the_rows(lengths: list[int], most: int, par
 
 
 def test_long_row_groups_count_by_their_rows() -> None:
-    long, short = pa.array(range(0, 1_000_000)), pa.array(range(1_000_000, 1_010_000))
+    long, short = pa.array(range(1_000_000)), pa.array(range(1_000_000, 1_010_000))
     assert quantiles(sampled(long) + sampled(short), 2) == [pytest.approx(505_000, rel=0.001)]
 
 

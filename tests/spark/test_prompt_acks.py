@@ -62,6 +62,8 @@ class _Client:
 
 
 class _Connection:
+    initiated_from_client = True
+
     def __init__(self) -> None:
         self.socket, self.other = socket.socketpair()
         self.stream: Any = self.socket.makefile("rb")
@@ -92,6 +94,17 @@ def test_each_connection_gets_one_new_stream_that_is_closed_with_its_socket(
         connection.socket.close()
         assert connection.other.recv(1) == b""
     assert set(set_options) == {(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)}
+
+
+def test_a_connection_that_java_opened_keeps_what_it_has_read() -> None:
+    callback = _Connection()
+    callback.initiated_from_client = False
+    callback.other.sendall(b"token\ncommand\n")
+    assert callback.stream.readline() == b"token\n"
+    client = _Client(callback)
+    acknowledge_promptly(client)
+    client.set_thread_connection(callback)
+    assert callback.stream.readline() == b"command\n"
 
 
 def test_a_client_without_connections_by_thread_is_left_alone() -> None:
