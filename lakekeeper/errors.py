@@ -167,8 +167,8 @@ def _converted(error: BaseException | None) -> list[tuple[str, str]]:
     return found
 
 
-_OF_A_WORKER = "An exception was thrown from the Python worker."
-"""The first line of PySpark's message; the worker's traceback follows."""
+_OF_A_WORKER = ("An exception was thrown from the Python worker.", "Traceback (most recent call last):")
+"""How the error of a Python worker begins, in a query and in a task of an RDD."""
 
 
 def reason(error: BaseException) -> str:

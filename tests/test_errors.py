@@ -79,12 +79,15 @@ def test_python_errors_keep_their_own_text() -> None:
 
 
 def test_the_reason_of_a_python_worker_is_its_error_and_not_pysparks_introduction() -> None:
-    message = (
-        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+    of_task = (
         'Traceback (most recent call last):\n  File "worker.py", line 1, in run\n    import pyarrow\n'
         "ModuleNotFoundError: No module named 'pyarrow'\n"
     )
+    message = (
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n" + of_task
+    )
     for text in (
+        of_task,
         message,
         f"{message}\n\nJVM stacktrace:\norg.apache.spark.api.python.PythonException: it failed\n",
     ):
