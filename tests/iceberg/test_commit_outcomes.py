@@ -93,8 +93,10 @@ def test_a_rewrite_of_manifests_is_refused_only_if_nothing_was_committed(
         items=list,
         over_http=lambda _: False,
     )
+    metadata = SimpleNamespace(defaultSpecId=lambda: 0, schema=lambda: None, specs=list)
     table = SimpleNamespace(
         refresh=lambda: None,
+        operations=lambda: SimpleNamespace(current=lambda: metadata),
         currentSnapshot=lambda: SimpleNamespace(dataManifests=lambda _: manifests),
         properties=dict,
         io=lambda: None,
