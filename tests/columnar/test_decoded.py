@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.decoded import fitting, slices
 from lakekeeper.columnar.merge import merge
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import FileColumn, FileInput
+from tests.columnar.tasks import task_of
 from tests.sampling import fewer
 
 TEXTS = [letter * size for letter, size in (("a", 3), ("b", 1_000), ("", 0), ("c", 2_000))]
@@ -52,15 +53,7 @@ def test_a_row_group_holds_no_more_text_than_fits(
     texts = pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array(TEXTS))
     path = str(tmp_path / "in.parquet")
     pq.write_table(pa.table({"k": order, "s": texts.cast(pa.string())}), path)
-    task = FileMerge(
-        inputs=(FileInput(path),),
-        columns=(FileColumn("k", "int64"), FileColumn("s", "string")),
-        key=(0,),
-        folder=str(tmp_path / "out"),
-        name="{id}{codec}.parquet",
-        target_bytes=1 << 30,
-        row_group_bytes=1 << 27,
-    )
+    task = task_of(tmp_path, (FileColumn("k", "int64"), FileColumn("s", "string")))
     (file,) = merge(task)
     read = pq.ParquetFile(file.path)
     sizes = [read.read_row_group(g)["s"].nbytes for g in range(read.num_row_groups)]
@@ -82,15 +75,8 @@ def test_unsorted_rows_with_long_texts_are_divided_until_they_fit(
     rows = pa.table({"k": rng.permutation(count), "t": texts.take(pa.array(rng.integers(0, 50, count)))})
     path = str(tmp_path / "in.parquet")
     pq.write_table(rows, path, row_group_size=20_000)
-    task = FileMerge(
-        inputs=(FileInput(path, count),),
-        columns=(FileColumn("k", "int64"), FileColumn("t", "string")),
-        key=(0,),
-        folder=str(tmp_path),
-        name="{id}{codec}.parquet",
-        target_bytes=1 << 30,
-        row_group_bytes=1 << 20,
-    )
+    columns = (FileColumn("k", "int64"), FileColumn("t", "string"))
+    task = task_of(tmp_path, columns, inputs=(FileInput(path, count),), row_group_bytes=1 << 20)
     monkeypatch.setattr(merging, "REREAD", 0.0)
     [file] = merge(task)
     found = pq.read_table(file.path)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,8 @@ from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
 from lakekeeper.columnar.inputs import Inputs
 from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.values import Declined
-from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput
+from tests.columnar.tasks import task_of
 
 MEMORY = 8 << 20
 RNG = np.random.default_rng(1)
@@ -87,18 +87,6 @@ merging.MEMORY_BYTES = int(sys.argv[2])
 merging.merge(FileMerge.from_json(open(sys.argv[1]).read()))
 print(pa.default_memory_pool().max_memory())
 """
-
-
-def task_of(folder: Path, columns: tuple[FileColumn, ...], **how: Any) -> FileMerge:
-    return FileMerge(
-        inputs=tuple(FileInput(str(path)) for path in sorted(folder.glob("*.parquet"))),
-        columns=columns,
-        key=how.get("key", (0,)),
-        folder=str(folder / "out"),
-        name="{id}{codec}.parquet",
-        target_bytes=1 << 30,
-        row_group_bytes=1 << 27,
-    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

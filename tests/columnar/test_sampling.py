@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lakekeeper.columnar.files import LocalFiles
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.sampling import quantiles, sampled
-from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
+from lakekeeper.core.model.file_merge import FileColumn
+from tests.columnar.tasks import task_of
 
 
 @given(
@@ -51,15 +52,7 @@ def test_row_groups_are_sampled_over_the_whole_key(tmp_path: Path) -> None:
             tmp_path / f"{number}.parquet",
             row_group_size=100,
         )
-    task = FileMerge(
-        inputs=tuple(FileInput(str(path)) for path in sorted(tmp_path.glob("*.parquet"))),
-        columns=(FileColumn("k", "int64"), FileColumn("later", "int64")),
-        key=(0,),
-        folder=str(tmp_path),
-        name="{id}{codec}.parquet",
-        target_bytes=1 << 30,
-        row_group_bytes=1 << 27,
-    )
+    task = task_of(tmp_path, (FileColumn("k", "int64"), FileColumn("later", "int64")))
     opened = Inputs(task, LocalFiles(), 1 << 20)
     try:
         found = opened.ascending(opened.groups(), 0)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.plan import Plan
 from lakekeeper.core.model.report import MergeReport
@@ -103,6 +105,15 @@ class Scene:
         before = (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk))
         act()
         assert (touched.commits, touched.attempts, len(touched.data_reads), set(self.table.disk)) == before
+
+    def refused(self, act: Callable[[], object]) -> None:
+        """Assert that ``act`` raises what a :class:`ReadOnly` table does, and is :meth:`untouched`."""
+
+        def raises() -> None:
+            with pytest.raises(Unsupported, match="a feature"):
+                act()
+
+        self.untouched(raises)
 
 
 class ReadOnly(MemoryAdapter):

@@ -17,13 +17,14 @@ from pyspark.sql import SparkSession
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.prompt_acks import acknowledge_promptly
 
+on_linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems cannot switch off delayed acknowledgements"
+)
 _DELAY_S = 0.04  # the least delay of an acknowledgement on Linux
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="other systems cannot switch off delayed acknowledgements"
-)
+@on_linux
 @pytest.mark.parametrize("size", [8_300, 70_000])
 def test_a_long_response_takes_no_forty_milliseconds(spark: SparkSession, size: int) -> None:
     jvm = Jvm(spark)
@@ -69,9 +70,7 @@ class _Connection:
         self.stream: Any = self.socket.makefile("rb")
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="other systems cannot switch off delayed acknowledgements"
-)
+@on_linux
 def test_each_connection_gets_one_new_stream_that_is_closed_with_its_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
