@@ -31,10 +31,9 @@ def places(log: Log, lost: Lost) -> Places | None:
         state = log.at(base.task.read_version, base.task.table_uuid)
         identity = _identity(state, base.task)
         inputs, files = base.written.native.by_path, _Files(log, base.native.sources)
-        lost_at = [positions(log, bitmap) for bitmap in found.lost.values()]
         taken = [
-            LostRows(files.source(inputs[path]), at, _first_id(inputs[path]))
-            for path, at in zip(found.lost, lost_at, strict=True)
+            LostRows(files.source(inputs[path]), positions(log, bitmap), _first_id(inputs[path]))
+            for path, bitmap in found.lost.items()
         ]
         written = [
             Written(

@@ -115,9 +115,8 @@ class IcebergStatistics:
 
         values = {int(f.snapshotId()) for f in self.jvm.items(base.statisticsFiles()) if whole(f)}
         unpartitioned = all(spec.isUnpartitioned() for spec in self.jvm.items(base.specs()))
-        if unpartitioned or without_source(
-            self.jvm, base
-        ):  # Iceberg's action fails without the type of each value
+        # Iceberg's action fails without the type of each partition value.
+        if unpartitioned or without_source(self.jvm, base):
             return {_TABLE: values}
         partitions = {int(file.snapshotId()) for file in self.jvm.items(base.partitionStatisticsFiles())}
         return {_TABLE: values, _PARTITIONS: partitions}
