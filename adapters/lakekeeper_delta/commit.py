@@ -25,7 +25,7 @@ from lakekeeper.errors import (
 )
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
-from lakekeeper_delta import log_stores
+from lakekeeper_delta import log_stores, session_confs
 from lakekeeper_delta.changes import changes_since, obstacle_to
 from lakekeeper_delta.json_commits import RUN_TAG, Since, commits_between
 from lakekeeper_delta.native import Log, State
@@ -118,7 +118,8 @@ def attempt(
     if refused:
         raise Rejected(f"{log.name}: {refused}")
     try:
-        return int(transaction.commit(log.scala_seq(actions), operation, tags))
+        with session_confs.committing(log, now.snapshot):
+            return int(transaction.commit(log.scala_seq(actions), operation, tags))
     except Exception as error:
         failure = _failure(log, error)
         if not isinstance(failure, Conflict):

@@ -4,13 +4,18 @@
                        └─ any of them ───► a clone with other values; the user's session stays as it is
 
 Delta's own writers use the session's values. A rewrite must not: it would make permanent what only this session reads.
+A commit has confs of its own for another reason: the time that it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakekeeper_delta.native import Log
 
 Changes = Mapping[tuple[str, str], str]
 
@@ -46,6 +51,12 @@ _ALWAYS_WRITTEN = MappingProxyType(
         "spark.sql.files.maxRecordsPerFile": "0",
     }
 )
+_NO_CHECKSUM = MappingProxyType(
+    {
+        "spark.databricks.delta.incremental.commit.enabled": "false",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    }
+)
 
 
 def reading(session: Any) -> Any:
@@ -71,3 +82,16 @@ def _cloned(session: Any, confs: Mapping[str, str]) -> Any:
     for name, value in confs.items():
         made.conf().set(name, value)
     return made
+
+
+@contextmanager
+def committing(log: Log, base: Any) -> Iterator[None]:
+    """A context for a commit on a snapshot: no checksum file is written on a version that has none.
+
+    Delta would reconstruct the state of that version for it, within the commit. Other engines write no checksum files.
+    """
+    if base.checksumOpt().isDefined():
+        yield
+        return
+    with log.jvm.active(_cloned(log.jvm.session, _NO_CHECKSUM)):
+        yield

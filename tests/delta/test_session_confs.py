@@ -1,4 +1,4 @@
-"""No conf of the user's session changes values that a rewrite by rows reads or writes."""
+"""No conf of the user's session changes values that a rewrite by rows reads or writes, nor delays a commit."""
 
 from __future__ import annotations
 
@@ -136,3 +136,36 @@ def test_times_of_another_writer_are_not_moved(spark: SparkSession, tmp_path: Pa
         way(scene)
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert scene.spark_rows() == before
+
+
+def test_a_commit_on_a_version_without_a_checksum_does_not_reconstruct_its_state(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Other engines write no checksum file; Delta computed one for their version, within the gap of two statements."""
+    scene = Scene(spark, tmp_path / "t").create("k BIGINT, v STRING")
+    scene.run(
+        "INSERT INTO {t} SELECT id, 'a' FROM range(20)", "INSERT INTO {t} SELECT id, 'b' FROM range(20)"
+    )
+    scheduler = spark._jsparkSession.sparkContext().dagScheduler()
+    jobs: dict[str, int] = {}
+
+    def other_engine(phase: str, _: object) -> None:
+        if phase == "before_commit":
+            write_deltalake(str(scene.path), pa.table({"k": [50], "v": ["c"]}), mode="append")
+        jobs[phase] = int(scheduler.numTotalJobs())
+
+    report = lk.table(spark, scene.sql).recluster("k", policy="full", observer=other_engine)
+    assert (report.commits, report.version_after) == (1, scene.version)
+    # Of the protocol and the metadata alone: of that version, and of ours.
+    assert jobs["committed"] - jobs["before_commit"] <= 2
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.spark.table(scene.sql).count() == 41
+    checksum = scene.path / "_delta_log" / f"{scene.version:020d}.crc"
+    assert not checksum.exists()
+    scene.run("INSERT INTO {t} VALUES (60, 'd')")
+    assert checksum.with_name(f"{scene.version:020d}.crc").exists()
+    scene.run("DELETE FROM {t} WHERE k = 3")
+    assert lk.table(spark, scene.sql).recluster("k", policy="full").commits == 1
+    assert checksum.with_name(f"{scene.version:020d}.crc").exists(), (
+        "on a version with a checksum, Delta writes one"
+    )
