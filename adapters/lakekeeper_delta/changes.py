@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, STREAM_MS, Changes, Winner
+from lakekeeper.core.planning.rebase import STREAM_MS, Changes, Winner, stream_before
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
 from lakekeeper_delta.json_commits import Since, commits_between, commits_of
@@ -58,8 +58,7 @@ def _earlier(log: Log, snapshot: Snapshot) -> tuple[Winner, ...]:
         state = log.at(version, snapshot.table_uuid)
         made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
         if time.time_ns() // 1_000_000 - made < STREAM_MS:
-            found = commits_of(log).small(log, range(max(version + 1 - EARLIER_COMMITS, 0), version + 1))
-            return tuple(w for w in found if w.at_ms >= found[-1].at_ms - EARLIER_MS)
+            return stream_before(commits_of(log).newest_first(log, version))
     return ()
 
 

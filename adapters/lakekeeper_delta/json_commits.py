@@ -10,7 +10,8 @@ Each call checks the file of the newest known commit. If it differs, the log is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -114,16 +115,17 @@ class Commits:
                 del self._known[version], self._statuses[version]
         return _joined(found)
 
-    def small(self, log: Log, versions: range) -> tuple[Winner, ...]:
-        """The newest commits of a range, as far back as they are small. Raises NotFound if log cleanup removed one."""
-        found: list[Winner] = []
+    def newest_first(self, log: Log, version: int) -> Iterator[Winner]:
+        """The commits up to a version, as far back as they are small and in the log; each is read when it is due."""
         with self._lock:
             self._check()
-            for version in reversed(versions):
-                if not self._read(log, version):
-                    break
-                found[:0] = self._known[version].winners
-        return tuple(found)
+        with suppress(NotFound):  # log cleanup has removed it
+            for earlier in range(version, -1, -1):
+                with self._lock:
+                    if not self._read(log, earlier):
+                        return
+                    found = self._known[earlier].winners
+                yield from found
 
     def _check(self) -> None:
         """Forget all commits if the newest known one is not that of the log any more."""

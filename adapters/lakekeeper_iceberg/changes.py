@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice, takewhile
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import EARLIER_COMMITS, EARLIER_MS, STREAM_MS, Changes, Winner
+from lakekeeper.core.planning.rebase import STREAM_MS, Changes, Winner, stream_before
 from lakekeeper.errors import Conflict
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
@@ -56,9 +55,7 @@ def earlier_than(metadata: Any, version: int | None) -> tuple[Winner, ...]:
     newest = None if version is None else metadata.snapshot(version)
     if newest is None or time.time_ns() // 1_000_000 - int(newest.timestampMillis()) >= STREAM_MS:
         return ()
-    since = int(newest.timestampMillis()) - EARLIER_MS
-    line = islice(ancestors(metadata, newest), EARLIER_COMMITS)
-    return tuple(map(_winner, takewhile(lambda at: int(at.timestampMillis()) >= since, line)))[::-1]
+    return stream_before(map(_winner, ancestors(metadata, newest)))
 
 
 def ancestors(metadata: Any, snapshot: Any) -> Iterator[Any]:

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+import lakekeeper as lk
+from lakekeeper.core.planning import rebase
 from lakekeeper.core.planning.rebase import STREAM_MS, Winner
 from tests.formats.lakes import Lake
 
@@ -22,6 +24,20 @@ def test_the_statements_before_a_snapshot_are_listed_in_order(lake: Lake) -> Non
     found = earlier(lake, name)
     assert [w.changes_rows for w in found[-3:]] == [True] * 3
     assert [w.at_ms for w in found] == sorted(w.at_ms for w in found)
+
+
+def test_statements_are_seen_behind_appends_and_maintenance(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the newest eight commits, too few were statements, and a commit of ours made the next statement fail."""
+    monkeypatch.setattr(rebase, "EARLIER_MS", 3_600_000)
+    name = lake.overlapping(1, 50)
+    for number in (3, 5, 7):
+        lake.spark.sql(f"DELETE FROM {name} WHERE id = {number}")
+    for _ in range(4):
+        lake.spark.sql(f"INSERT INTO {name} SELECT * FROM {name} LIMIT 1")
+        assert lk.table(lake.spark, name).recluster("k", policy="full").changed
+    assert sum(w.changes_rows for w in earlier(lake, name)) >= 3
 
 
 def test_no_commit_of_a_quiet_table_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

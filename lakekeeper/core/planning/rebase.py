@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from lakekeeper.core.model.plan import MergeTask
@@ -132,11 +133,27 @@ class Winner:
         return f"version {self.version} ({self.operation}{', lakekeeper run ' + self.run_id if self.run_id else ''})"
 
 
-EARLIER_MS, EARLIER_COMMITS = 20_000, 8
+EARLIER_MS, EARLIER_COMMITS = 20_000, 24
 """How far back, and how many, commits up to that of a snapshot show whether a stream is writing."""
+_ENOUGH = 6  # commits that change rows: they show the period of a stream
 
 STREAM_MS = 600_000
 """If the newest commit is older than this, no stream is active: earlier commits are not read."""
+
+
+def stream_before(newest_first: Iterable[Winner]) -> tuple[Winner, ...]:
+    """The commits that show whether a stream is writing, oldest first; it reads no more of the log than these.
+
+    A stream's appends and other maintenance are among them: of the newest few, none may have changed rows.
+    """
+    found: list[Winner] = []
+    for winner in islice(newest_first, EARLIER_COMMITS):
+        if found and winner.at_ms < found[0].at_ms - EARLIER_MS:
+            break
+        found.append(winner)
+        if sum(each.changes_rows for each in found) == _ENOUGH:
+            break
+    return tuple(reversed(found))
 
 
 @dataclass(frozen=True, slots=True)
