@@ -30,6 +30,8 @@ from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.small_listing import checksum
 
 _MANIFEST = "org.apache.iceberg.ManifestFile"
+LISTED = "listing"
+"""Name in a snapshot's memo: the listing from which it is brought up to date."""
 _KEPT = ("path", "rows", "seq", "file_seq", "spec", "partition", "snapshot_id", "manifest")
 
 

@@ -10,7 +10,7 @@ rewrite, which keep the sequence number of their inputs; while an input is live,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,23 @@ _SWAPS = 5  # attempts of one commit before the table is listed again
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What there is to do with the delete files of a snapshot, as its listing shows.
+
+    gone        (path, offset of the deletion vector or None) of the deletes that apply to no live data file
+    merged      position delete files to merge: path → data sequence number
+    doubled     data files that the snapshot lists twice, if there is anything to merge
+    """
+
+    gone: frozenset[tuple[str, int | None]]
+    merged: Mapping[str, int]
+    doubled: frozenset[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.merged)
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """A change of delete files, and the paths of the files that were written for it."""
 
@@ -43,13 +60,40 @@ class _Plan:
     written: tuple[str, ...]
 
 
+def choice(jvm: Iceberg, table: Any, files: Listing | None) -> Choice:
+    """What to do with the delete files of a pinned table. ``files`` is its listing, which is read if it is None."""
+    if not may_have_deletes(table.currentSnapshot()):
+        return Choice(frozenset(), {}, frozenset())
+    files = files or list_files(jvm, table)
+    bare = frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())
+    gone = frozenset(dangling_deletes(files, bare))
+    form = format_version(table)
+    merged = {
+        d["path"]: d["seq"]
+        for d in crowded(files, {path for path, _ in gone}, _granularity(jvm, table), form)
+    }
+    listed = pc.value_counts(files.data["path"]).to_pylist() if merged else []
+    return Choice(gone, merged, frozenset(each["values"] for each in listed if each["counts"] > 1))
+
+
 def tidy(
-    jvm: Iceberg, table: Any, name: str, run_id: str, attempts: Attempts, lock: AbstractContextManager[Any]
+    jvm: Iceberg,
+    pinned: Any,
+    table: Any,
+    name: str,
+    todo: Choice,
+    run_id: str,
+    attempts: Attempts,
+    lock: AbstractContextManager[Any],
 ) -> Tidied:
-    """See ``spi.RowDeletes.tidy``. All is written before the commit lock is taken."""
+    """Do what was chosen for the table ``pinned``; see ``spi.RowDeletes.tidy``.
+
+    All is written before the commit lock is taken.
+    """
+    if not todo:
+        return Tidied()
     with preparing(name):
-        table.refresh()
-        plan = _planned(jvm, jvm.pinned(table), attempts.run)
+        plan = _planned(jvm, pinned, todo, attempts.run)
     if plan is None:
         return Tidied()
     try:
@@ -66,32 +110,25 @@ def may_have_deletes(snapshot: Any) -> bool:
     return snapshot is not None and str(snapshot.summary().get("total-delete-files") or "") != "0"
 
 
-def _planned(jvm: Iceberg, table: Any, run: str) -> _Plan | None:
-    """The change of a pinned table; None if there is nothing to do."""
+def _granularity(jvm: Iceberg, table: Any) -> str:
+    return jvm.text_map(table.properties()).get("write.delete.granularity", "file").lower()
+
+
+def _planned(jvm: Iceberg, table: Any, todo: Choice, run: str) -> _Plan | None:
+    """The change of a pinned table; None if nothing of it can be done."""
     snapshot = table.currentSnapshot()
-    if not may_have_deletes(snapshot):
-        return None
-    files = list_files(jvm, table)
-    bare = frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())
-    gone = dangling_deletes(files, bare)
-    granularity = jvm.text_map(table.properties()).get("write.delete.granularity", "file").lower()
-    form = format_version(table)
-    chosen = {d["path"]: d["seq"] for d in crowded(files, {path for path, _ in gone}, granularity, form)}
-    if not gone and not chosen:
-        return None
-    java = jvm.delete_files(table, snapshot, {path for path, _ in gone} | chosen.keys())
-    removed = [d for d in java if (str(d.location()), _offset(d)) in gone]
+    java = jvm.delete_files(table, snapshot, {path for path, _ in todo.gone} | todo.merged.keys())
+    removed = [d for d in java if (str(d.location()), _offset(d)) in todo.gone]
     merge = Merge()
-    if chosen:
-        deletes = {path: (d, chosen[path]) for d in java if (path := str(d.location())) in chosen}
-        twice = pc.value_counts(files.data["path"])
-        doubled = {each["values"] for each in twice.to_pylist() if each["counts"] > 1}
-        merge = merged(jvm, table, deletes, doubled, run, by_partition=granularity == "partition")
+    if todo.merged:
+        deletes = {path: (d, todo.merged[path]) for d in java if (path := str(d.location())) in todo.merged}
+        by_partition = _granularity(jvm, table) == "partition"
+        merge = merged(jvm, table, deletes, todo.doubled, run, by_partition=by_partition)
         removed += [d for path, (d, _) in deletes.items() if path in merge.replaced]
     if not removed:
         return None
     version = int(snapshot.snapshotId())
-    return _Plan(DeleteChange(version, form, removed, merge.added), merge.written)
+    return _Plan(DeleteChange(version, format_version(table), removed, merge.added), merge.written)
 
 
 def _landed(commit: Callable[[], Swapped]) -> Swapped:

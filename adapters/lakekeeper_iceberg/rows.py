@@ -16,14 +16,18 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Conflict, NotFound, reason
 from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
 from lakekeeper_iceberg import delete_files, row_delete, staging
+from lakekeeper_iceberg.block_refresh import LISTED, Listed
 from lakekeeper_iceberg.commit import change_rows, preparing, winner_of, won_by
 from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.delete_files import Choice
 from lakekeeper_iceberg.lost_rows import Scans
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner, files_that_all_match, scan_that_may_match
 from lakekeeper_iceberg.position_deletes import format_version
 from lakekeeper_iceberg.replay import Replays
 from lakekeeper_iceberg.row_delete import Preparation
+
+_CHOICE = "delete files"  # name in a snapshot's memo: what to do with its delete files
 
 
 @dataclass(slots=True)
@@ -127,13 +131,34 @@ class IcebergRows:
         )
 
     def may_tidy(self, snapshot: Snapshot) -> bool:
-        version = None if snapshot.version is None else self.table().snapshot(snapshot.version)
-        return delete_files.may_have_deletes(version)
+        return bool(self._choice(snapshot))
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
+        with preparing(self.name):
+            todo, pinned = self._choice(snapshot), self._pinned(snapshot)
         attempts = self.attempts(run_folder(snapshot.table_uuid, run_id))
         lock = self.lock(snapshot.table_uuid)
-        return delete_files.tidy(self.jvm, self.table(), self.name, run_id, attempts, lock)
+        return delete_files.tidy(self.jvm, pinned, self.table(), self.name, todo, run_id, attempts, lock)
+
+    def _choice(self, snapshot: Snapshot) -> Choice:
+        """What to do with the delete files of a snapshot, found out once."""
+        known: Choice | None = snapshot.memo.get(_CHOICE)
+        if known is None:
+            kept: Listed | None = snapshot.memo.get(LISTED)
+            known = delete_files.choice(self.jvm, self._pinned(snapshot), kept.listing if kept else None)
+            snapshot.memo[_CHOICE] = known
+        return known
+
+    def _pinned(self, snapshot: Snapshot) -> Any:
+        """A table object fixed at the snapshot. Raises Conflict if it has expired."""
+        pinned = self.jvm.pinned(self.table())
+        current = pinned.currentSnapshot()
+        if snapshot.version == (None if current is None else int(current.snapshotId())):
+            return pinned
+        try:
+            return self.table_at(snapshot)
+        except NotFound as gone:
+            raise Conflict(str(gone)) from gone
 
     def table_at(self, snapshot: Snapshot) -> Any:
         """The table at a snapshot, with the schema of that read. Raises NotFound if the snapshot has expired."""

@@ -32,7 +32,7 @@ from lakekeeper.errors import (
 )
 from lakekeeper.spi import Capabilities, Commit, RowDeletes, TableName
 from lakekeeper_iceberg import changes, hadoop_catalogs, keys, listing, nessie, staging
-from lakekeeper_iceberg.block_refresh import Listed, Look, listed, refreshed
+from lakekeeper_iceberg.block_refresh import LISTED, Listed, Look, listed, refreshed
 from lakekeeper_iceberg.block_tracking import Follower, unpartitioned
 from lakekeeper_iceberg.blocks import blocks_of
 from lakekeeper_iceberg.bloom_filters import IcebergBloomFilters
@@ -70,7 +70,6 @@ class _Staged:
 _FORMAT = "iceberg"
 _KEPT_RUNS = 16
 _READ_FROM = "metadata"  # name in a snapshot's memo: what identifies the metadata that it was read from
-_LISTED = "listing"  # name in a snapshot's memo: the listing from which it is brought up to date
 
 # One committer per table and process: concurrent commits of one process would only conflict with each other and retry.
 _commit_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -166,7 +165,7 @@ class IcebergTable:
         if snapshot.memo.get(_READ_FROM) == _identity(self._metadata()):
             return snapshot
         pinned = self._jvm.pinned(self._table)
-        kept: Listed | None = snapshot.memo.get(_LISTED)
+        kept: Listed | None = snapshot.memo.get(LISTED)
         if kept is None or pinned.currentSnapshot() is None:
             return None
         look, properties, problem = self._look(pinned, columns)
@@ -237,7 +236,7 @@ class IcebergTable:
         )
         snapshot.memo[_READ_FROM] = _identity(metadata)
         if kept is not None:
-            snapshot.memo[_LISTED] = kept
+            snapshot.memo[LISTED] = kept
         return snapshot
 
     def version(self) -> Snapshot:

@@ -200,7 +200,7 @@ class RowDeletes(Protocol[Rows]):
         ...
 
     def may_tidy(self, snapshot: Snapshot) -> bool:
-        """Whether ``tidy`` may find anything to do in the snapshot; reads no file."""
+        """Whether ``tidy`` may find anything to do in the snapshot, as the metadata shows; reads no other file."""
         ...
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:

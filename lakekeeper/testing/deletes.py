@@ -254,8 +254,7 @@ class MemoryDeletes:
                     self._store.touched.discarded.append(path)
 
     def may_tidy(self, snapshot: Snapshot) -> bool:
-        version = self._store.version(snapshot.version)
-        return bool(version.dangling) or any(entry.deleted for entry in version.files.values())
+        return bool(self._store.version(snapshot.version).dangling)
 
     def tidy(self, snapshot: Snapshot, run_id: str) -> Tidied:
         """Remove the delete files that dangled in the snapshot; all others are stored with their data files."""

@@ -8,6 +8,7 @@ import pytest
 
 import lakekeeper as lk
 from lakekeeper_iceberg import delete_crowds
+from tests.iceberg.race import fill
 from tests.iceberg.scene import Scene, add_positions, delete_equal, file_of
 from tests.iceberg.tidying import SMALL, UPGRADE, delete_files, places, tidy, with_crowd
 
@@ -59,6 +60,13 @@ def test_after_an_upgrade_a_vector_holds_the_positions_of_large_files_too(
         assert tidy(scene).removed_delete_files >= 6
     assert delete_files(scene) == [("PUFFIN", 2005)]
     assert scene.spark.table(scene.sql).count() == 60000 - 2005
+
+
+def test_live_deletes_in_few_files_give_nothing_to_tidy(scene: Scene) -> None:
+    """For these, a call took a lease and waited between the statements of a writer."""
+    scene.create("k INT, v STRING", 2).run(fill(0, 40), "DELETE FROM {t} WHERE k = 3")
+    adapter = scene.adapter()
+    assert not adapter.deletes.may_tidy(adapter.snapshot())
 
 
 def test_a_data_file_with_a_vector_keeps_it(scene: Scene) -> None:

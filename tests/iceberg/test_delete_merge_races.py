@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 
 import lakekeeper as lk
 from lakekeeper.errors import Conflict, Unknown
-from lakekeeper_iceberg import commit, listing
+from lakekeeper_iceberg import commit
 from lakekeeper_iceberg import delete_files as tidying
 from lakekeeper_iceberg.native import Iceberg
 from tests.iceberg.race import fill
@@ -128,11 +128,14 @@ def test_files_of_an_attempt_that_landed_late_are_kept(scene: Scene) -> None:
     assert scene.spark_rows() == scene.log_rows() == rows
 
 
-def test_an_error_that_is_over_soon_costs_neither_the_tidying_nor_the_report(scene: Scene) -> None:
+@pytest.mark.parametrize(("where", "name"), [(tidying, "choice"), (Iceberg, "delete_files")])
+def test_an_error_that_is_over_soon_costs_neither_the_tidying_nor_the_report(
+    scene: Scene, where: Any, name: str
+) -> None:
     """Once the rewrites had landed, an error while tidying raised, and their report was lost."""
     scene.create("k INT, v STRING", 2).run(fill(0, 40), fill(40, 80), "DELETE FROM {t} WHERE k % 2 = 0")
     delete_equal(scene, "k", [5])
-    real, left = listing.list_files, [OSError("reset by peer")]
+    real, left = getattr(where, name), [OSError("reset by peer")]
 
     def once(*given: Any) -> Any:
         if left:
@@ -140,7 +143,7 @@ def test_an_error_that_is_over_soon_costs_neither_the_tidying_nor_the_report(sce
         return real(*given)
 
     rows = scene.spark_rows()
-    with patch.object(tidying, "list_files", once):
+    with patch.object(where, name, once):
         report = lk.table(scene.spark, scene.sql).merge_deletes()
     assert not left
     assert report.rewritten_data_files_count > 0

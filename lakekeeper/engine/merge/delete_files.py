@@ -104,7 +104,9 @@ class _Tidying:
         """Raises Conflict naming the winner when the retries are used up, Rejected, or Unknown."""
         self.adapter.require_writable(self.options)
         snapshot = retried(self.session.snapshot, self.clock)
-        if snapshot.memo.get(_TIDY) or not self.adapter.deletes.may_tidy(snapshot):
+        if snapshot.memo.get(_TIDY) or not retried(
+            lambda: self.adapter.deletes.may_tidy(snapshot), self.clock
+        ):
             return Tidied()
         timeout_ms = self.options.vacuum.lease_timeout_ms
         with registered_run(self.adapter, self.run_id, snapshot, self.clock, timeout_ms) as registration:

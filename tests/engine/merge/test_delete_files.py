@@ -245,6 +245,16 @@ def test_the_cleanup_waits_for_a_gap_between_the_commits_of_a_writer(
     assert scene.table.fingerprint() == before
 
 
+def test_where_no_delete_file_is_to_be_removed_there_is_no_wait_and_no_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waited for a gap between the statements of a writer, and then found nothing to do."""
+    scene, looks = busy(half_empty(), monkeypatch)
+    scene.adapter.deletes.tidy(scene.adapter.snapshot(), "rival")
+    scene.untouched(lambda: merged(scene, options=_ONLY_TIDY))
+    assert (looks, scene.pauses) == ([], [])
+
+
 def test_a_cleanup_in_a_quiet_time_reads_the_log_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     for idle_ms, window, most in ((0, 4000, 1), (60_000, 4000, 0), (0, 0, 0)):
         scene, looks = busy(half_empty(), monkeypatch)
