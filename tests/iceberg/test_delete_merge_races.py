@@ -128,7 +128,7 @@ def test_files_of_an_attempt_that_landed_late_are_kept(scene: Scene) -> None:
     assert scene.spark_rows() == scene.log_rows() == rows
 
 
-@pytest.mark.parametrize(("where", "name"), [(tidying, "choice"), (Iceberg, "delete_files")])
+@pytest.mark.parametrize("where, name", [(tidying, "choice"), (Iceberg, "delete_files")])
 def test_an_error_that_is_over_soon_costs_neither_the_tidying_nor_the_report(
     scene: Scene, where: Any, name: str
 ) -> None:

@@ -132,7 +132,7 @@ def line(text: str) -> list[Winner]:
 
 
 @pytest.mark.parametrize(
-    ("commits", "seen"),
+    "commits, seen",
     [
         ("", ""),
         ("aam", "aam"),
