@@ -39,6 +39,7 @@ SKEW = 2.0  # share of the memory that a range may take beyond its share of the 
 _MORE = 1.5  # share of the memory that rows may take if they were expected to fit into it
 _TOO_MANY = "more rows of about the same key than fit in memory"
 _SAMPLED = 24  # row groups from which cuts are taken, and values of each batch of a scratch file
+_SCRATCH_FILES = 256  # up to which a scratch file holds half of a range: a worker touches less memory then
 _SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
@@ -156,11 +157,12 @@ class _Merge:
                 self._write(rows, outputs)
                 return
         column = self._column
-        cuts = self._inner_cuts(groups, column, own, -(-size // (MEMORY_BYTES // 2)))
-        inner = ranges(cuts, own)
+        fine = self._inner_cuts(groups, column, own, 2 * -(-size // (MEMORY_BYTES // 2)))
+        inner = ranges(fine[1::2], own)
         each = [self.inputs.within(groups, column, range_) for range_ in inner]
         sizes = [sum(map(self.inputs.decoded_bytes, some)) * size / max(expected, 1) for some in each]
         if sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES:
+            cuts = fine if len(fine) < _SCRATCH_FILES else fine[1::2]
             for rows, left in self._scattered(groups, own, column, cuts):
                 self._write(rows, outputs, left)
                 del rows  # before the next range is read
@@ -239,6 +241,7 @@ class _Merge:
                 for rows in self._within_memory(path, column):
                     left -= rows.num_rows
                     yield rows, left
+                    del rows  # before the next file is read
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
