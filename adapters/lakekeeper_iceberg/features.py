@@ -61,8 +61,30 @@ def check_supported(table: str, metadata: Any, schema: SchemaFields) -> None:
     encrypted = metadata.properties().get("encryption.key-id")
     if encrypted is not None or not metadata.encryptionKeys().isEmpty():
         raise Unsupported(table, "encryption keys")
+    _check_partition_fields(table, metadata)
     for field in schema.top:
         _check_type(table, field["name"], field["type"])
+
+
+def _check_partition_fields(table: str, metadata: Any) -> None:
+    """Raise Unsupported if two partition fields of different specs have one name: Iceberg cannot list such a table."""
+    specs = metadata.specs()
+    if int(specs.size()) == 1:
+        return
+    names: dict[int, str] = {}
+    for number in range(int(specs.size())):  # by age: a later spec may rename a field
+        fields = specs.get(number).fields()
+        for at in range(int(fields.size())):
+            names[int(fields.get(at).fieldId())] = str(fields.get(at).name())
+    for field_id, name in names.items():
+        other = next((each for each, its in names.items() if its == name and each > field_id), None)
+        if other is not None:
+            raise Unsupported(
+                table,
+                f"two partition fields of the name {name} (ids {field_id} and {other})",
+                "Iceberg cannot list its files. Rename the newer one: ALTER TABLE ... REPLACE PARTITION FIELD "
+                f"{name} WITH the same transform AS another name",
+            )
 
 
 def _check_type(table: str, name: str, kind: Any) -> None:

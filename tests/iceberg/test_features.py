@@ -100,3 +100,17 @@ def test_a_version_that_could_not_be_read_is_not_replaced(spark: SparkSession) -
     assert newest_metadata(home) == newest
     opened.recluster("k", policy="full", options={"depth-threshold": 1})
     assert spark.read.format("iceberg").load(str(home)).count() == left
+
+
+def test_two_partition_fields_of_one_name_are_refused_until_one_is_renamed(scene: Scene) -> None:
+    """Each call failed with an error of Java, in the middle of its work."""
+    scene.create("k INT, d INT", 2, more="PARTITIONED BY (bucket(2, d))").run("INSERT INTO {t} VALUES (1, 1)")
+    scene.run("ALTER TABLE {t} DROP PARTITION FIELD bucket(2, d)")
+    scene.run("ALTER TABLE {t} ADD PARTITION FIELD bucket(2, k) AS d_bucket", "INSERT INTO {t} VALUES (2, 2)")
+    with pytest.raises(Unsupported, match=r"two partition fields of the name d_bucket \(ids 1000 and 1001\)"):
+        lk.table(scene.spark, scene.sql)
+    scene.run("ALTER TABLE {t} REPLACE PARTITION FIELD d_bucket WITH bucket(2, k) AS of_k")
+    table = lk.table(scene.spark, scene.sql)
+    assert table.delete("k = 1").deleted_rows_count == 1
+    assert table.recluster("k", policy="full").commits == 1
+    assert scene.spark_rows() == scene.log_rows()
