@@ -129,13 +129,21 @@ class Winner:
         """Whether it deleted or updated rows, as far as the log shows."""
         return not (self.layout or self.appends)
 
+    @property
+    def is_statement(self) -> bool:
+        """Whether it changed rows and a commit of ours can make the next one of its kind fail.
+
+        A ``delete`` of lakekeeper that loses a race searches again by itself.
+        """
+        return self.changes_rows and not self.run_id
+
     def __str__(self) -> str:
         return f"version {self.version} ({self.operation}{', lakekeeper run ' + self.run_id if self.run_id else ''})"
 
 
 EARLIER_MS, EARLIER_COMMITS = 20_000, 24
 """How far back, and how many, commits up to that of a snapshot show whether a stream is writing."""
-_ENOUGH = 6  # commits that change rows: they show the period of a stream
+_ENOUGH = 6  # statements that show the period of a stream
 
 STREAM_MS = 600_000
 """If the newest commit is older than this, no stream is active: earlier commits are not read."""
@@ -151,7 +159,7 @@ def stream_before(newest_first: Iterable[Winner]) -> tuple[Winner, ...]:
         if found and winner.at_ms < found[0].at_ms - EARLIER_MS:
             break
         found.append(winner)
-        if sum(each.changes_rows for each in found) == _ENOUGH:
+        if sum(each.is_statement for each in found) == _ENOUGH:
             break
     return tuple(reversed(found))
 

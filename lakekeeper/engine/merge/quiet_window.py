@@ -86,7 +86,7 @@ class QuietWindow:
         now = self.clock.now_ms()
         latest = now + self.longest_ms  # the clock may be set back meanwhile
         self._until_ms = latest if self._until_ms < 0 else min(self._until_ms, latest)
-        winners = [*self._stream(changes.earlier), *(w for w in changes.winners if w.changes_rows)]
+        winners = [*self._stream(changes.earlier), *(w for w in changes.winners if w.is_statement)]
         pause = min(self._pause_ms(winners, now), self._until_ms - now)
         if pause <= 0:
             return True
@@ -96,7 +96,7 @@ class QuietWindow:
     def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
         """The commits of a stream that was writing when the rewrite began, which may have met none of them."""
         began = self._first_ms if self.began_ms is None else self.began_ms
-        rows = [w for w in earlier if w.changes_rows]
+        rows = [w for w in earlier if w.is_statement]
         if len(rows) < _STEADY:
             return []
         period, longest = _period_ms(sorted(w.at_ms for w in rows))

@@ -88,6 +88,13 @@ def test_appends_and_rewrites_cause_no_wait(kind: str) -> None:
     assert waited(Log(at(99_900, layout=kind == "layout", appends=kind == "appends"))) == []
 
 
+def test_deletes_of_our_own_cause_no_wait() -> None:
+    """Three calls of ``delete`` and ``merge_deletes`` made the third wait for seconds: they looked like a stream."""
+    ours = tuple(replace(each, run_id=f"run-{each.at_ms}") for each in at(98_000, 99_000, 99_900).winners)
+    assert waited(Log(Changes(9, ours))) == []
+    assert waited(Log(replace(at(), earlier=ours))) == []
+
+
 def test_the_wait_for_a_steady_stream_is_bounded() -> None:
     class Stream(Log):
         def changes_since(self, _: Any) -> Changes:
