@@ -242,6 +242,7 @@ def parsed(version: int, text: str, canonical: Canonical = str) -> Since:
         "operation": info.get("operation"),
         "run": (info.get("tags") or {}).get(RUN_TAG),
         "at_ms": info.get("timestamp") if at is None else at,
+        "writer": _writer(info),
     }
     columns = [list(column) for column in zip(*files, strict=True)] or [[], [], [], []]
     table = pa.table(dict(zip(_FILES.names, columns, strict=True)), schema=_FILES)
@@ -326,7 +327,14 @@ def _winner(
         layout=layout,
         appends=not layout and (not metadata if acts is None else acts["live_all"]),
         at_ms=about.get("at_ms") or 0,
+        writer=about.get("writer") or "",
     )
+
+
+def _writer(info: Mapping[str, Any]) -> str:
+    """The cluster and its user, as Trino and Databricks name them."""
+    cluster, user = info.get("clusterId"), info.get("userId") or info.get("userName")
+    return f"{cluster} {user}" if cluster and user else ""
 
 
 def read_commits(log: Log, versions: Sequence[int], schema: StructType | None = None) -> DataFrame:

@@ -16,6 +16,7 @@ from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields
 
 RUN_ID = "lakekeeper.run-id"
+_NAMES = ("trino_user", "flink.job-id", "app-id")
 _TOUCHED = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
@@ -72,7 +73,16 @@ def _winner(at: Any) -> Winner:
     summary, operation = at.summary(), str(at.operation())
     appends = operation == "append" and all(summary.get(name) is None for name in _TOUCHED)
     run, when = summary.get(RUN_ID) or "", int(at.timestampMillis())
-    return Winner(int(at.snapshotId()), operation, run, operation == "replace", appends, when)
+    version, layout = int(at.snapshotId()), operation == "replace"
+    return Winner(version, operation, run, layout, appends, when, _writer(summary))
+
+
+def _writer(summary: Any) -> str:
+    """The engine, and Trino's user, Flink's job or Spark's application."""
+    engine = summary.get("engine-name")
+    found = (summary.get(name) for name in _NAMES)
+    who = next((name for name in found if name), None) if engine else None
+    return f"{engine} {who}" if who else ""
 
 
 def sequence_of(metadata: Any, version: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 from lakekeeper.core.model.blocks import make_blocks
 from lakekeeper.core.planning.block_age import ages
 from lakekeeper_delta.commit_times import RECENT, without_ours, writer_times
+from lakekeeper_delta.json_commits import parsed
 from tests.delta.scene import Scene
 from tests.rewrites import recluster
 
@@ -84,3 +86,15 @@ def test_commits_before_a_checkpoint_are_found_by_one_listing(scene: Scene) -> N
     seen = scene.adapter().snapshot(["k"])
     assert len(seen.commits_ms) == 7 < RECENT
     assert len(set(ages(seen, 0).tolist())) == 6
+
+
+def test_the_writer_of_a_commit_is_its_cluster_and_user() -> None:
+    """As Trino writes both; without a cluster, a user may be that of any job."""
+    for info, writer in (
+        ({"clusterId": "trino-476-one", "userId": "u", "userName": "u"}, "trino-476-one u"),
+        ({"userName": "u"}, ""),
+        ({"clusterId": "trino-476-one"}, ""),
+        ({"engineInfo": "Apache-Spark/4.1.1 Delta-Lake/4.3.1"}, ""),
+    ):
+        (winner,) = parsed(3, json.dumps({"commitInfo": {"operation": "MERGE", **info}})).winners
+        assert winner.writer == writer

@@ -57,3 +57,12 @@ def test_a_stream_is_detected_however_late_the_first_check_is(
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + 60_000 * 1_000_000)
     assert [w.changes_rows for w in earlier(lake, name)[-3:]] == [True] * 3
+
+
+def test_commits_name_their_writer_where_the_format_records_it(lake: Lake) -> None:
+    """Spark names its application on Iceberg; on Delta, it names neither a cluster nor a user."""
+    name = lake.overlapping(1, 50)
+    lake.spark.sql(f"DELETE FROM {name} WHERE id = 3")
+    lake.spark.sql(f"INSERT INTO {name} SELECT * FROM {name} LIMIT 1")
+    named = f"spark {lake.spark.sparkContext.applicationId}" if lake.iceberg else ""
+    assert [w.writer for w in earlier(lake, name)[-2:]] == [named] * 2

@@ -114,7 +114,8 @@ class Winner:
     """A commit that came between: version, operation, the run id if it was one of lakekeeper's, else ``""``.
 
     ``layout``: it moved rows and changed none (a rewrite by any writer); ``appends``: it only added rows.
-    ``at_ms`` is when it was committed, ms since the epoch, 0 if the log does not record it.
+    ``at_ms`` is when it was committed, ms since the epoch, 0 if the log does not record it. ``writer``: the engine with
+    its user, job or application, ``""`` if the log does not name both.
     """
 
     version: int
@@ -123,6 +124,7 @@ class Winner:
     layout: bool = False
     appends: bool = False
     at_ms: int = 0
+    writer: str = ""
 
     @property
     def changes_rows(self) -> bool:

@@ -7,7 +7,7 @@ loss is only avoided by waiting, for a bounded time, until the user's statement 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,6 +26,7 @@ _GONE = 3  # periods without a commit that end a stream: one statement may fail,
 _STEADY = 3  # commits that make a stream, whose period then shows how long a gap lasts
 _LOOKS = 32  # looks at the log per period of a stream
 _SHORTEST_MS, _LONGEST_MS = 20, 250  # pause between two looks at the log
+_CLOSE = 4  # commits closer than this part of the usual time between them are not those of one thread
 _MISSED = 6  # gaps of a stream that may be missed
 
 
@@ -44,7 +45,8 @@ class QuietWindow:
         user     ──[stmt]c─────[stmt]c─────[stmt]c          c  its commit, as the log says
         ours       ┄┄┄┄┄┄rk┄┄┄┄┄┄┄┄┄┄┄rk                    r  look and replay   k  commit, if r was quick enough
 
-    If the replay was too slow for the gap, wait for the next one, at most ``_MISSED`` times.
+    If the replay was too slow for the gap, wait for the next one, at most ``_MISSED`` times. An append of the same
+    writer is such a commit too, if it writes one statement after another.
 
     A stream that was writing when the rewrite ``began`` and has not committed since may be waiting for the cores that
     the rewrite took. Its time starts when the rewrite is done:
@@ -86,17 +88,18 @@ class QuietWindow:
         now = self.clock.now_ms()
         latest = now + self.longest_ms  # the clock may be set back meanwhile
         self._until_ms = latest if self._until_ms < 0 else min(self._until_ms, latest)
-        winners = [*self._stream(changes.earlier), *(w for w in changes.winners if w.is_statement)]
+        who = _serial((*changes.earlier, *changes.winners))
+        winners = [*self._stream(changes.earlier, who), *_statements(changes.winners, who)]
         pause = min(self._pause_ms(winners, now), self._until_ms - now)
         if pause <= 0:
             return True
         self.clock.wait(pause / 1000)
         return False
 
-    def _stream(self, earlier: Sequence[Winner]) -> list[Winner]:
+    def _stream(self, earlier: Sequence[Winner], who: Collection[str]) -> list[Winner]:
         """The commits of a stream that was writing when the rewrite began, which may have met none of them."""
         began = self._first_ms if self.began_ms is None else self.began_ms
-        rows = [w for w in earlier if w.is_statement]
+        rows = _statements(earlier, who)
         if len(rows) < _STEADY:
             return []
         period, longest = _period_ms(sorted(w.at_ms for w in rows))
@@ -105,7 +108,8 @@ class QuietWindow:
 
     def _pause_ms(self, winners: Sequence[Winner], now: int) -> int:
         newest, known = (winners[-1].version if winners else -1), self._met
-        ended = known is not None and newest != known
+        # A commit that counted no longer does where its writer turns out to have several threads.
+        ended = known is not None and newest != known and known in (-1, *(w.version for w in winners))
         self._met = newest
         if not winners:
             return 0
@@ -130,6 +134,25 @@ class QuietWindow:
         """How long after its last commit a user is taken to have gone: a stream also appends now and then."""
         usual = max(_GONE * period, min(3 * longest // 2, self.window_ms))
         return usual if commits >= _STEADY else max(self.window_ms, usual)
+
+
+def _statements(commits: Sequence[Winner], who: Collection[str]) -> list[Winner]:
+    """The statements that change rows, and the appends of the writers in ``who``."""
+    return [w for w in commits if w.is_statement or (w.appends and not w.run_id and w.writer in who)]
+
+
+def _serial(commits: Sequence[Winner]) -> set[str]:
+    """The writers that change rows and also append, one statement after another: after an append, none is running.
+
+    If they wrote from several threads, some of their commits would be close to each other.
+    """
+    found = set()
+    for name in {w.writer for w in commits if w.is_statement and w.writer}:
+        own = _statements([w for w in commits if w.writer == name], {name})
+        period, _ = _period_ms(times := sorted(w.at_ms for w in own))
+        if len(own) >= _STEADY and _CLOSE * min(b - a for a, b in pairwise(times)) >= period:
+            found.add(name)
+    return found
 
 
 def _period_ms(times: Sequence[int]) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -197,6 +197,53 @@ def test_a_rewrite_that_saw_no_statement_of_a_stream_finds_the_gap_too(
             pass
         assert not stream.hurts(), start
         assert time.now_ms <= start + 2 * period + 2 * replay, start
+
+
+def by(writer: str, *times: int, appends: tuple[int, ...] = ()) -> tuple[Winner, ...]:
+    return tuple(
+        Winner(ms, "X", appends=ms in appends, at_ms=ms, writer=writer) for ms in sorted((*times, *appends))
+    )
+
+
+def until_it_commits(log: Callable[[int], Changes], start: int) -> int:
+    """When a call commits that first looks at ``start``; the log at a time is given."""
+    time = Time(start)
+    quiet = QuietWindow(time.clock, 5000, 10_000)
+    while not quiet.passed(quiet.look(lambda: log(time.now_ms))):
+        pass
+    return time.now_ms
+
+
+@pytest.mark.parametrize("start", range(96_050, 100_000, 150))
+def test_an_append_between_the_statements_of_one_writer_ends_one_too(start: int) -> None:
+    """One INSERT, UPDATE, DELETE or MERGE each second: a call that met the INSERT waited for two seconds."""
+    times = [(ms, ms % 4000 == 0) for ms in range(86_000, 110_000, 1000)]
+
+    def log(now: int, writer: str = "trino u") -> Changes:
+        seen = [(ms, appends) for ms, appends in times if ms <= now]
+        found = by(writer, *(ms for ms, a in seen if not a), appends=tuple(ms for ms, a in seen if a))
+        return Changes(
+            9, tuple(w for w in found if w.at_ms > start), earlier=tuple(w for w in found if w.at_ms <= start)
+        )
+
+    done = until_it_commits(log, start)
+    assert done % 1000 <= 60, "right after a statement"
+    assert done - start <= 1060
+    unnamed = until_it_commits(lambda now: log(now, ""), start)
+    assert unnamed // 1000 % 4 != 0, "of a writer without a name, an append says nothing"
+
+
+@pytest.mark.parametrize(
+    "appender", ["flink j", "spark a"], ids=["another writer", "another thread of the writer"]
+)
+def test_an_append_beside_the_statements_of_a_writer_ends_none(appender: str) -> None:
+    def log(now: int) -> Changes:
+        rows = by("spark a", *range(88_000, now + 1, 1500))
+        new = by(appender, appends=tuple(range(88_100, now + 1, 700)))
+        return Changes(9, earlier=tuple(sorted((*rows, *new), key=lambda w: w.at_ms)))
+
+    for start in range(96_050, 100_000, 150):
+        assert (until_it_commits(log, start) - 88_000) % 1500 <= 60, start
 
 
 def test_one_or_two_deletes_before_a_call_cause_no_wait() -> None:
