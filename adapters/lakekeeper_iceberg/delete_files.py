@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from lakekeeper.errors import Conflict, LostRace, Rejected
 from lakekeeper.spi import Tidied
+from lakekeeper_iceberg.block_tracking import unpartitioned
 from lakekeeper_iceberg.changes import RUN_ID
 from lakekeeper_iceberg.commit import DeleteChange, Swapped, change_deletes, preparing
 from lakekeeper_iceberg.commit_attempts import Attempts
@@ -61,12 +62,11 @@ class _Plan:
 
 
 def choice(jvm: Iceberg, table: Any, files: Listing | None) -> Choice:
-    """What to do with the delete files of a pinned table. ``files`` is its listing, which is read if it is None."""
-    if not may_have_deletes(table.currentSnapshot()):
+    """What to do with the delete files of a pinned table. ``files``: its listing; if None, the table is listed."""
+    if not _may_have_deletes(table.currentSnapshot()):
         return Choice(frozenset(), {}, frozenset())
     files = files or list_files(jvm, table)
-    bare = frozenset(int(s.specId()) for s in table.specs().values() if s.isUnpartitioned())
-    gone = frozenset(dangling_deletes(files, bare))
+    gone = frozenset(dangling_deletes(files, unpartitioned(jvm, table.operations().current())))
     form = format_version(table)
     merged = {
         d["path"]: d["seq"]
@@ -105,7 +105,7 @@ def tidy(
     return Tidied(done.version, done.removed_delete_files, len(plan.change.added))
 
 
-def may_have_deletes(snapshot: Any) -> bool:
+def _may_have_deletes(snapshot: Any) -> bool:
     """Whether a snapshot, or None, has delete files by its summary; true if that does not count them."""
     return snapshot is not None and str(snapshot.summary().get("total-delete-files") or "") != "0"
 

@@ -151,10 +151,6 @@ class IcebergRows:
 
     def _pinned(self, snapshot: Snapshot) -> Any:
         """A table object fixed at the snapshot. Raises Conflict if it has expired."""
-        pinned = self.jvm.pinned(self.table())
-        current = pinned.currentSnapshot()
-        if snapshot.version == (None if current is None else int(current.snapshotId())):
-            return pinned
         try:
             return self.table_at(snapshot)
         except NotFound as gone:

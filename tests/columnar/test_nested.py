@@ -24,6 +24,7 @@ from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.types import FIELD_ID, parts_of, type_of
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, FileInput, FileMerge
+from tests.columnar import tasks
 from tests.sampling import fewer
 
 FLOATS = st.none() | st.sampled_from([0.0, -0.0, 1.5, math.inf, math.nan])
@@ -78,15 +79,7 @@ def task_of(folder: Path, tables: Sequence[tuple[pa.Table, set[int], int]], **ho
         path = str(folder / f"in{number}.parquet")
         pq.write_table(table, path, row_group_size=group, **how)
         inputs.append(FileInput(path, table.num_rows, pack(np.array(sorted(dead), np.int64))))
-    return FileMerge(
-        inputs=tuple(inputs),
-        columns=COLUMNS,
-        key=(0,),
-        folder=str(folder / "out"),
-        name="{id}{codec}.parquet",
-        target_bytes=1 << 20,
-        row_group_bytes=1 << 18,
-    )
+    return tasks.task_of(folder, COLUMNS, inputs=tuple(inputs), target_bytes=1 << 20, row_group_bytes=1 << 18)
 
 
 @st.composite
