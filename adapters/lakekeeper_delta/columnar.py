@@ -83,7 +83,7 @@ class DeltaColumnar:
         """See ``spi.Columnar.plan``."""
         try:
             return self._plan(task, run_id)
-        except (_Refused, NotFollowed) as refused:
+        except (Refused, NotFollowed) as refused:
             return Reason.of(Code.MERGED_BY_ROWS, cause=str(refused))
 
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
@@ -97,7 +97,7 @@ class DeltaColumnar:
             for add in log.jvm.items(inputs_of(log, state, task.id, task.inputs))
         ]
         if sum(_deleted(data) for _, data in adds) > MOST_DELETED_ROWS:
-            raise _Refused("too many deleted rows")
+            raise Refused("too many deleted rows")
         found = dict(_input(log, conf.root, add, data, ids=state.tracks_rows) for add, data in adds)
         return FileMerge(
             inputs=tuple(found[path] for path in task.inputs),
@@ -141,10 +141,11 @@ class DeltaColumnar:
             }
             actions.append(log.action(json.dumps({"add": add})))
         rows = _live_rows(merge)
-        return Rewrite(task, outputs, rows, native=rewrite.Written(actions, inputs), run_id=run_id)
+        native = rewrite.Written(actions, inputs, merge=merge)
+        return Rewrite(task, outputs, rows, native=native, run_id=run_id)
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Why a merge is left to Spark's rows."""
 
 
@@ -162,14 +163,14 @@ def _conf_of(log: Log, state: State) -> _Conf:
     hadoop = log.log.newDeltaHadoopConf()
     for prefix in _WRITER_SETTINGS:
         if not hadoop.getPropsWithPrefix(prefix).isEmpty():
-            raise _Refused(f"the session sets {prefix}")
+            raise Refused(f"the session sets {prefix}")
     for name in sorted(state.properties):
         if name.startswith(_OF_WRITERS):
-            raise _Refused(f"the table sets {name}")
+            raise Refused(f"the table sets {name}")
     codec = rewrite.chosen_codec(log, state)
     if codec is not None and codec.lower() not in _CODECS:
-        raise _Refused(f"the codec {codec}")
-    root, store = _place(log, log.log.dataPath(), hadoop)
+        raise Refused(f"the codec {codec}")
+    root, store = place(log)
     return _Conf(
         root,
         store,
@@ -178,14 +179,18 @@ def _conf_of(log: Log, state: State) -> _Conf:
     )
 
 
-def _place(log: Log, root: Any, hadoop: Any) -> tuple[str, S3 | None]:
-    """The table's folder as workers name it, and the store that it is in."""
-    files, uri = root.getFileSystem(hadoop), root.toUri()
+def place(log: Log) -> tuple[str, S3 | None]:
+    """The table's folder as workers name it, and the store that it is in.
+
+    Raises Refused or NotFollowed if workers cannot read from it.
+    """
+    root = log.log.dataPath()
+    files, uri = root.getFileSystem(log.log.newDeltaHadoopConf()), root.toUri()
     path = str(uri.getPath()).rstrip("/")
     if on_local_disk(files):
         return path, None
     if str(files.getClass().getName()) != S3A:
-        raise _Refused(f"workers do not read from {files.getScheme()}")
+        raise Refused(f"workers do not read from {files.getScheme()}")
     bucket = str(uri.getAuthority())
     return f"{bucket}{path}", of_s3a(log.jvm, files, bucket)
 
@@ -194,7 +199,7 @@ def _columns(state: State) -> tuple[FileColumn, ...]:
     """The columns that are stored in files."""
     fields = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
     if not fields:
-        raise _Refused("files without columns")
+        raise Refused("files without columns")
     return (*(_column(state, field) for field in fields), *_lineage(state))
 
 
@@ -204,7 +209,7 @@ def _lineage(state: State) -> tuple[FileColumn, ...]:
         return ()
     names = [state.properties.get(f"delta.rowTracking.materialized{name}ColumnName") for name in _LINEAGE]
     if None in names:
-        raise _Refused("row tracking without columns for ids")
+        raise Refused("row tracking without columns for ids")
     return tuple(
         FileColumn(str(name), "int64", replaces_null=what)
         for name, what in zip(names, (ROW_ID, VERSION), strict=True)
@@ -217,11 +222,11 @@ def _column(state: State, field: Mapping[str, Any]) -> FileColumn:
 
 
 def _part(state: State, field: Mapping[str, Any], path: str) -> FileColumn:
-    """A column, or a field of a nested one. Raises _Refused for a type that workers do not merge."""
+    """A column, or a field of a nested one. Raises Refused for a type that workers do not merge."""
     metadata = field.get("metadata", {})
     for fact in metadata:
         if not fact.startswith(_PLAIN_METADATA):
-            raise _Refused(f"column {path} has {fact}")
+            raise Refused(f"column {path} has {fact}")
     number = metadata.get("delta.columnMapping.id") if state.mapped else None
     made = _of_type(state, physical_step(state, field), field["type"], path)
     return replace(made, field_id=None if number is None else int(number))
@@ -230,7 +235,7 @@ def _part(state: State, field: Mapping[str, Any], path: str) -> FileColumn:
 def _of_type(state: State, name: str, kind: Any, path: str) -> FileColumn:
     if isinstance(kind, str):
         if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
-            raise _Refused(f"column {path} is of type {kind}")
+            raise Refused(f"column {path} is of type {kind}")
         return FileColumn(name, _KINDS.get(kind, kind))
     if kind["type"] == "struct":
         fields = tuple(_part(state, part, f"{path}.{part['name']}") for part in kind["fields"])
@@ -243,7 +248,7 @@ def _of_type(state: State, name: str, kind: Any, path: str) -> FileColumn:
         return FileColumn(
             name, "map", children=(key, _of_type(state, "value", kind["valueType"], f"{path}.value"))
         )
-    raise _Refused(f"column {path} is of type {kind['type']}")
+    raise Refused(f"column {path} is of type {kind['type']}")
 
 
 def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...], int]:
@@ -251,7 +256,7 @@ def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[
     if task.key is None:
         return (), 0
     if task.key.curved:
-        raise _Refused(f"a key of layout {task.key.layout}")
+        raise Refused(f"a key of layout {task.key.layout}")
     stored = [
         physical_step(state, field)
         for column in task.key.columns
@@ -261,11 +266,11 @@ def _key(state: State, task: MergeTask, columns: Sequence[FileColumn]) -> tuple[
     ]
     place = {column.name: number for number, column in enumerate(columns)}
     if any(len(column.path) > 1 for column in task.key.columns):
-        raise _Refused("a key in a nested column")
+        raise Refused("a key in a nested column")
     cut = task.key.columns[task.cut_column].path[0]
     cuts = [f for f in state.schema["fields"] if f["name"] == cut and cut not in state.partition_columns]
     if task.cuts and not cuts:
-        raise _Refused("ranges of a partition column")
+        raise Refused("ranges of a partition column")
     return tuple(place[name] for name in stored), place[physical_step(state, cuts[0])] if cuts else 0
 
 
@@ -278,14 +283,14 @@ def _input(log: Log, root: str, add: Any, data: Mapping[str, Any], *, ids: bool)
     """An input by its path in the log, from its entry ``data``; ``ids``: each of its rows has an id."""
     rows = json.loads(data.get("stats") or "{}").get("numRecords")
     if rows is None:
-        raise _Refused("a file whose row count the log lacks")
+        raise Refused("a file whose row count the log lacks")
     deleted = ""
     if data.get("deletionVector"):
         deleted = pack(positions(log, vector_of(log, add)))
     path = f"{root}/{unquote(data['path'])}"
     numbers = (data.get("baseRowId"), data.get("defaultRowCommitVersion")) if ids else (None, None)
     if ids and None in numbers:
-        raise _Refused("a file older than the table's row ids")
+        raise Refused("a file older than the table's row ids")
     return str(data["path"]), FileInput(path, int(rows), deleted, *numbers)
 
 

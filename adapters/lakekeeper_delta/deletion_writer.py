@@ -16,6 +16,7 @@ from lakekeeper.core.planning.rebase import Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta import partition_values
+from lakekeeper_delta.columnar_copies import columnar_copies
 from lakekeeper_delta.deletion_vectors import (
     Vectors,
     masked,
@@ -220,8 +221,10 @@ def _by_copies(
     adds = _adds(base)
     left = {o.path: o.rows - counts.get(o.path, 0) for o in base.outputs if o.path in counts or o.masked}
     kept = {path: rows for path, rows in left.items() if rows}
-    readable = {path: _readable(log, now, adds[path]) for path in kept}
-    copies = write_copies(log, now, run, _frame(log, hits), readable, kept)
+    copies = columnar_copies(log, now, base, hits, kept) if isinstance(hits, Mapping) else None
+    if copies is None:
+        readable = {path: _readable(log, now, adds[path]) for path in kept}
+        copies = write_copies(log, now, run, _frame(log, hits), readable, kept)
     outputs, actions = [], []
     for output in base.outputs:
         add = adds[output.path]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lakekeeper.core.model.file_merge import files_for
+from lakekeeper.core.model.file_merge import FileMerge, files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
@@ -43,6 +43,7 @@ class Written:
     dead      after a replay: input path → bitmap of all deleted rows that the outputs reflect, where it checked
     masks     output path → bitmap of its deleted rows, where the driver wrote them
     known     inputs by path; ``sources`` and ``footers`` cache how the point lookup opens files, and their footers
+    merge     what columnar workers wrote the outputs from; None if Spark's rows did
     """
 
     outputs: Sequence[Any]
@@ -52,6 +53,7 @@ class Written:
     known: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     footers: dict[str, Any] = field(default_factory=dict)
+    merge: FileMerge | None = None
 
     @property
     def by_path(self) -> Mapping[str, Any]:

@@ -35,6 +35,18 @@ def merge_files(spark: SparkSession, merge: FileMerge) -> list[WrittenFile] | Re
     return written_of(ranked, live_rows(merge))
 
 
+def merge_each(
+    spark: SparkSession, merges: Sequence[FileMerge], tasks: int
+) -> list[list[WrittenFile] | Reason]:
+    """What :func:`merge_files` returns for each of several merges without cuts, by one job of at most ``tasks``."""
+    if not merges:
+        return []
+    texts = [merge.to_json() for merge in merges]
+    parts = spark.sparkContext.parallelize(texts, min(len(texts), tasks))
+    ranked = parts.mapPartitions(_whole_merges(_WORKER.pickled())).collect()
+    return [written_of(found, live_rows(merge)) for found, merge in zip(ranked, merges, strict=True)]
+
+
 def live_rows(merge: FileMerge) -> int | None:
     """The rows of the inputs that are not deleted; None if the rows of one are not known."""
     rows = [each.rows for each in merge.inputs]
@@ -101,5 +113,16 @@ def _task(worker: bytes, text: str) -> Callable[[Iterable[int]], Iterator[str]]:
         merge_one = pickle.loads(worker)  # noqa: S301 - made by the driver, and sent by Spark as any function is
         for part in parts:
             yield from merge_one(text, part)
+
+    return run
+
+
+def _whole_merges(worker: bytes) -> Callable[[Iterable[str]], Iterator[list[str]]]:
+    def run(texts: Iterable[str]) -> Iterator[list[str]]:
+        import pickle
+
+        merge_one = pickle.loads(worker)  # noqa: S301 - as above
+        for text in texts:
+            yield merge_one(text, 0)
 
     return run

@@ -1,0 +1,98 @@
+"""Copies of outputs without some of their rows, written by the columnar workers that wrote the outputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack
+from lakekeeper.core.model.file_merge import FileInput, FileMerge, WrittenFile
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.errors import AdapterError
+from lakekeeper.spark.columnar_merge import merge_each
+from lakekeeper.spark.s3_access import NotFollowed
+from lakekeeper.spi import Places
+from lakekeeper_delta.columnar import Refused, place
+from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.rewrite import discard
+from lakekeeper_delta.statistics import Indexed, stats_json
+
+_ONE_FILE = 1 << 62  # target bytes that no copy reaches
+BYTES_OF_TASK = 32 << 20  # a second; another Python worker takes half of that to start
+
+
+def columnar_copies(
+    log: Log, state: State, base: Rewrite, hits: Places, rows: Mapping[str, int]
+) -> dict[str, Any] | None:
+    """Copy outputs without their ``hits``, in the same order of rows, into their own folders: path → new AddFile.
+
+    ``rows`` is the number of rows that each copy must have, not 0, by the path of its output. None, and nothing is
+    written, where workers did not write the outputs or cannot copy them. Raises AdapterError if a copy has another
+    number of rows; then the copies are deleted.
+    """
+    merge: FileMerge | None = base.native.merge
+    outputs = {output.path: output for output in base.outputs if output.path in rows}
+    deleted = sum(len(hits.get(path, ())) for path in rows)
+    if merge is None or deleted > MOST_DELETED_ROWS or any(o.masked for o in outputs.values()):
+        return None
+    try:
+        root, store = place(log)  # temporary credentials may have changed since the merge
+    except (Refused, NotFollowed):
+        return None
+    merge = replace(merge, key=(), cuts=(), target_bytes=_ONE_FILE, target_rows=None, store=store)
+    merges = [_copy(merge, root, outputs[path], hits) for path in rows]
+    tasks = 1 + sum(output.bytes for output in outputs.values()) // BYTES_OF_TASK
+    copies = merge_each(log.jvm.spark, merges, tasks)
+    files = _single_files(log, rows, copies)
+    adds = dict(zip((output.path for output in base.outputs), base.native.outputs, strict=True))
+    indexed = Indexed.of(log, state)
+    return {
+        path: log.edited(
+            adds[path],
+            path=_beside(path, file),
+            size=file.bytes,
+            modificationTime=time.time_ns() // 1_000_000,
+            stats=stats_json(indexed, merge.columns, file),
+        )
+        for path, file in files.items()
+    }
+
+
+def _copy(merge: FileMerge, root: str, output: Output, hits: Places) -> FileMerge:
+    path = f"{root}/{unquote(output.path)}"
+    positions = np.asarray(hits.get(output.path, ()), np.int64)
+    return replace(
+        merge, inputs=(FileInput(path, output.rows, pack(positions)),), folder=path.rpartition("/")[0]
+    )
+
+
+def _beside(path: str, file: WrittenFile) -> str:
+    """The path of a copy in the log: its output's, but for the name."""
+    return f"{path.rpartition('/')[0]}/{file.path.rpartition('/')[2]}"
+
+
+def _single_files(
+    log: Log, rows: Mapping[str, int], copies: Sequence[list[WrittenFile] | Reason]
+) -> dict[str, WrittenFile]:
+    """The copy of each output. Raises AdapterError unless each is one file with its number of rows."""
+    found: dict[str, WrittenFile] = {}
+    wrong: dict[str, object] = {}
+    for (path, count), files in zip(rows.items(), copies, strict=True):
+        if isinstance(files, Reason):
+            wrong[path] = files
+        elif [file.rows for file in files] == [count]:
+            found[path] = files[0]
+        else:
+            wrong[path] = f"it has {sum(file.rows for file in files)}"
+            discard(log, [_beside(path, file) for file in files])
+    if wrong:
+        discard(log, [_beside(path, file) for path, file in found.items()])
+        path, cause = next(iter(wrong.items()))
+        raise AdapterError(f"{log.name}: the copy of {path} must have {rows[path]} rows; {cause}")
+    return found
