@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack
+from lakekeeper.columnar.inputs import pack
 from lakekeeper.core.model.file_merge import FileInput, FileMerge, WrittenFile
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Output, Rewrite
@@ -38,8 +38,7 @@ def columnar_copies(
     """
     merge: FileMerge | None = base.native.merge
     outputs = {output.path: output for output in base.outputs if output.path in rows}
-    deleted = sum(len(hits.get(path, ())) for path in rows)
-    if merge is None or deleted > MOST_DELETED_ROWS or any(o.masked for o in outputs.values()):
+    if merge is None or any(output.masked for output in outputs.values()):
         return None
     try:
         root, store = place(log)  # temporary credentials may have changed since the merge

@@ -16,6 +16,7 @@ class Cpu:
     """Core-seconds since the processes began, those of ended workers included.
 
     ``manifests``: the part of ``jvm`` in the threads in which Iceberg reads, filters and writes several manifests;
+    ``ended``: its part in threads that have ended, such as those in which a vacuum of Iceberg reads manifests;
     ``kernel``: the part of all in the kernel, such as for the first touch of memory.
     """
 
@@ -23,6 +24,7 @@ class Cpu:
     jvm: float = 0.0
     workers: float = 0.0
     manifests: float = 0.0
+    ended: float = 0.0
     kernel: float = 0.0
 
     @property
@@ -42,13 +44,15 @@ _workers: dict[tuple[int, str], tuple[float, float]] = {}
 
 def cpu() -> Cpu:
     """CPU used by all processes of the session so far; of an ended worker, as much as the last call saw."""
-    used = dict.fromkeys(("driver", "jvm", "manifests", "kernel"), 0.0)
+    used = dict.fromkeys(("driver", "jvm", "manifests", "ended", "kernel"), 0.0)
     for pid in _tree():
         stat, kind = _stat(pid), "driver" if pid == os.getpid() else "jvm"
         if kind == "driver" or _name(pid) == "java":
             used[kind] += _seconds(stat[11:15])
             used["kernel"] += _seconds(stat[12:15:2])
-            used["manifests"] += _of_manifests(pid) if kind == "jvm" else 0.0
+            if kind == "jvm":
+                used["manifests"] += _of_threads(pid, _MANIFESTS)
+                used["ended"] += _seconds(stat[11:13]) - _of_threads(pid)
         elif stat:
             _workers[pid, stat[19]] = _seconds(stat[11:13]), _seconds(stat[12:13])
     used["kernel"] += sum(kernel for _, kernel in _workers.values())
@@ -59,9 +63,10 @@ def _seconds(ticks: list[str]) -> float:
     return sum(map(int, ticks)) / _TICKS
 
 
-def _of_manifests(pid: int) -> float:
+def _of_threads(pid: int, name: str = "") -> float:
+    """CPU of the live threads whose names begin so."""
     threads = [f"task/{each.name}/" for each in Path(f"/proc/{pid}/task").glob("*")]
-    named = [each for each in threads if _read(pid, f"{each}comm").startswith(_MANIFESTS)]
+    named = [each for each in threads if _read(pid, f"{each}comm").startswith(name)]
     return sum(_seconds(_stat(pid, each)[11:13]) for each in named)
 
 

@@ -12,7 +12,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.columnar_merge import merge_each
-from lakekeeper_delta import columnar, columnar_copies
+from lakekeeper_delta import columnar, columnar_copies, point_lookup
 from tests.delta.race import COPIES, VECTORS, Race, filled, leftovers, table
 from tests.delta.scene import Scene
 
@@ -34,6 +34,17 @@ def test_workers_copy_what_they_wrote(scene: Scene) -> None:
     assert copies
     assert all(_columnar(scene, path) for path in copies)
     assert {path.rpartition("/")[0] for path in copies} == {path.rpartition("/")[0] for path in written}
+    race.won()
+
+
+def test_positions_that_a_scan_found_are_copied_alike(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The point lookup leaves more than a hundred thousand rows to a scan."""
+    race = Race.start(filled(scene, COPIES), target_rows=50)
+    scene.run("DELETE FROM {t} WHERE v = 'w4'")
+    monkeypatch.setattr(point_lookup, "MOST_ROWS", 0)
+    (rewrite,) = race.replay()
+    assert (race.points, rewrite.replayed) == (0, 40)
+    assert all(_columnar(scene, output.path) for output in rewrite.outputs)
     race.won()
 
 
