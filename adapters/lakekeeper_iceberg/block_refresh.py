@@ -104,13 +104,15 @@ def refreshed(look: Look, kept: Listed, blocks: BlockSet) -> tuple[BlockSet, Lis
     )
     undeleted = apply_deletes(Listing(fresh.data, fresh.deletes.slice(0, 0)), look.unpartitioned)
     added = blocks_of(fresh, undeleted, look.key, look.modes, look.commits.at)
-    applied = apply_deletes(listing, look.unpartitioned)
+    applied = apply_deletes(listing, look.unpartitioned, committed_at=look.commits.at)
     whole = with_deletes(
         joined(blocks.take(stay), added),
         applied.delete_id,
         applied.deleted_rows,
         applied.delete_bytes,
         applied.counted,
+        delete_files=applied.delete_files,
+        deleted_at=applied.deleted_at,
     )
     whole = added_times(whole, listing.data["snapshot_id"], look.commits.at)
     return whole, Listed(kept.facts, listing, frozenset(now))

@@ -48,6 +48,8 @@ def blocks_of(
             "counted": applied.counted,
             "delete_bytes": applied.delete_bytes,
             "delete_id": applied.delete_id,
+            "delete_files": applied.delete_files,
+            "deleted_at": applied.deleted_at,
             "level": level,
             "key_id": key_id,
             "lo": [b[0] for b in bounds],

@@ -427,7 +427,7 @@ class IcebergTable:
             return make_blocks({"path": [], "rows": [], "bytes": [], **bounds}, look.key), None
         files = listing.list_files(self._jvm, look.pinned, look.metrics)
         self._follower.listed(int(current.snapshotId()), files)
-        applied = apply_deletes(files, look.unpartitioned)
+        applied = apply_deletes(files, look.unpartitioned, committed_at=look.commits.at)
         blocks = blocks_of(files, applied, look.key, look.modes, look.commits.at)
         return blocks, listed(look, files)
 

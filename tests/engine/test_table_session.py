@@ -210,7 +210,7 @@ def test_a_snapshot_without_dangling_delete_files_is_not_cleaned_up_again(
     scene = settled(overlapping())
     adapter = Watched(scene.table)
     session = TableSession(adapter)
-    request = scene.request("deletes", options={"delete-ratio-threshold": 0.9})
+    request = scene.request("deletes", options={"delete-ratio-threshold": 0.9, "queries-per-hour": 0})
 
     def notes_of_a_call() -> int:
         before = adapter.registered

@@ -43,7 +43,7 @@ def test_files_at_or_above_the_ratio_are_rewritten_together(lake: Lake, keyed: b
     versions = {v: lake.fingerprint(name, v) for v in lake.versions(name)}
     files = {row.path for row in table.blocks().collect()}
 
-    report = table.merge_deletes()
+    report = table.merge_deletes(options={"queries-per-hour": 0})
 
     assert report.verb == "merge_deletes"
     assert [g.status for g in report.groups] == ["committed"]
@@ -60,6 +60,24 @@ def test_files_at_or_above_the_ratio_are_rewritten_together(lake: Lake, keyed: b
     assert (fresh.rows, fresh.deleted_rows, fresh.level) == (ROWS, 0, 0)
     if keyed:
         assert deleted(lake, name) == {0: 0, 2: 0, 3: 0, 4: ROWS // 10}
+
+
+def test_few_deleted_rows_are_removed_once_they_have_cost_queries_enough(lake: Lake) -> None:
+    """An unknown time of the deletes, and that of Iceberg's delete files, had counted as now: no rent was ever due."""
+    name = side_by_side(lake, 3)
+    table = lake.table(name)
+    table.cluster_by("k")
+    lake.spark.sql(f"DELETE FROM {name} WHERE id % 100 = 0")
+    rows = lake.fingerprint(name)
+    assert not table.merge_deletes(options={"queries-per-hour": 0}).changed
+    report = table.merge_deletes(options={"queries-per-hour": 10**9})
+    assert report.plan is not None
+    assert {code for task in report.plan.tasks for code in task.reason.codes} == {
+        "deleted_rows",
+        "deletes_paid",
+    }
+    assert lake.fingerprint(name) == rows
+    assert {row.deleted_rows for row in table.blocks().collect()} == {0}
 
 
 def test_a_second_call_reads_no_data_and_commits_nothing(lake: Lake) -> None:

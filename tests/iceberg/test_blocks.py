@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lakekeeper.errors import OptionError
-from tests.iceberg.scene import Scene
+from tests.iceberg.scene import Scene, delete_equal
 from tests.rewrites import recluster
 
 pytestmark = pytest.mark.iceberg
@@ -25,6 +25,33 @@ def test_nan_is_never_left_out_of_the_bounds(scene: Scene) -> None:
         assert (None, None, 1) in found
         with_nan = [(lo, nulls) for lo, hi, nulls in found if hi is not None and math.isnan(hi)]
         assert sorted((str(lo), nulls) for lo, nulls in with_nan) == [("1.0", 0), ("nan", 0), ("nan", 1)]
+
+
+def test_deletes_are_counted_and_as_old_as_the_first_of_them(scene: Scene) -> None:
+    """Equality deletes, as Flink writes them; a refresh finds the same as a whole read."""
+    scene.create("k INT, v STRING", 2)
+    for first in (0, 100, 200, 300):  # a refresh needs more manifests that it knows than new ones
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {first} + id, concat('v', id) FROM range(40)")
+    adapter = scene.adapter()
+    before = adapter.snapshot(["k"])
+    delete_equal(scene, "k", [3])
+    delete_equal(scene, "k", [7])
+    times = scene.spark.sql(f"SELECT unix_millis(committed_at) AS at FROM {scene.sql}.snapshots ORDER BY 1")
+    *_, first, _ = [int(row.at) for row in times.collect()]
+    refreshed = adapter.refresh(before, ["k"])
+    assert refreshed is not None
+    for blocks in (refreshed.blocks, scene.adapter().snapshot(["k"]).blocks):
+        assert blocks.delete_files.tolist() == [2] * 4
+        assert blocks.deleted_at.tolist() == [first] * 4
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_delete_that_replaces_another_says_nothing_of_its_time(scene: Scene, version: int) -> None:
+    scene.create("k INT, v STRING", version)
+    scene.run("INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, concat('v', id) FROM range(40)")
+    scene.run("DELETE FROM {t} WHERE k = 3", "DELETE FROM {t} WHERE k = 7")
+    blocks = scene.adapter().snapshot(["k"]).blocks
+    assert (blocks.delete_files.tolist(), blocks.deleted_at.tolist()) == ([1], [0])
 
 
 def test_truncated_bounds_are_wide_and_not_exact(scene: Scene) -> None:

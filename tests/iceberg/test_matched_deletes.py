@@ -16,6 +16,8 @@ from tests.sampling import fewer
 
 UNPARTITIONED = 9
 PHYSICAL = 100
+TIMES = {1: 1000, 2: 3000, 3: 2000}
+EXPIRED = 4
 Bound = bytes
 
 
@@ -38,6 +40,7 @@ class Delete:
     content: int
     referenced: str | None
     rows: int
+    snapshot_id: int
     bytes: int = 50
     dv_offset: int | None = None
     dv_bytes: int | None = None
@@ -71,6 +74,7 @@ def tables(draw: st.DrawFn) -> tuple[list[Data], list[Delete]]:
                 content=EQUALITY if kind == "equality" else 1,
                 referenced=target if alone and kind != "bounds" else None,
                 rows=draw(st.sampled_from([1, 3, PHYSICAL + 1])),
+                snapshot_id=draw(st.sampled_from([*TIMES, EXPIRED])),
                 dv_offset=4 if kind == "vector" else None,
                 dv_bytes=7 if kind == "vector" else None,
                 path_low=bounds,
@@ -111,7 +115,7 @@ def test_each_data_file_has_the_deletes_that_apply_to_it(table: tuple[list[Data]
     files = pa.table({name: pa.array(values, type_of(name)) for name, values in columns.items()})
     schema = pa.schema([(name, type_of(name)) for name in Delete.__dataclass_fields__])
     listing = Listing(files, pa.Table.from_pylist(list(map(asdict, deletes)), schema))
-    found = apply_deletes(listing, frozenset([UNPARTITIONED]))
+    found = apply_deletes(listing, frozenset([UNPARTITIONED]), committed_at=TIMES)
     vectors = {each.referenced for each in deletes if each.dv_offset is not None}
     expected = [[each for each in deletes if applies(each, file, vectors)] for file in data]
     assert [bool(name) for name in found.delete_id] == [bool(some) for some in expected]
@@ -120,10 +124,18 @@ def test_each_data_file_has_the_deletes_that_apply_to_it(table: tuple[list[Data]
     ]
     assert found.delete_bytes.tolist() == sizes
     assert found.deleted_rows.tolist() == [deleted(some) for some in expected]
+    assert found.delete_files.tolist() == list(map(len, expected))
+    assert found.deleted_at.tolist() == [min(map(came_at, some), default=0) for some in expected]
     by_id: dict[str, list[Delete]] = {}
     for name, some in zip(found.delete_id, expected, strict=True):
         assert by_id.setdefault(name, some) == some, "one id for two sets of deletes"
     assert np.asarray(found.deleted_rows).dtype == np.int64
+
+
+def came_at(delete: Delete) -> int:
+    """When a delete of several data files was committed. One of a single data file may have replaced earlier ones."""
+    alone = delete.content != EQUALITY and (delete.referenced or delete.path_low)
+    return 0 if alone else TIMES.get(delete.snapshot_id, 0)
 
 
 def type_of(column: str) -> pa.DataType:

@@ -58,6 +58,9 @@ def with_deletes(
     deleted_rows: Ints,
     delete_bytes: Ints,
     counted: Bools | None = None,
+    *,
+    delete_files: Ints | None = None,
+    deleted_at: Ints | None = None,
 ) -> BlockSet:
     """``blocks`` with other deletes, one value for each block; they count as in ``make_blocks``."""
     ids = pa.array(delete_id, pa.string())
@@ -68,8 +71,9 @@ def with_deletes(
         deleted_rows=deleted_rows,
         counted=np.ones(len(blocks), np.bool_) if counted is None else counted,
         delete_bytes=delete_bytes,
-        delete_files=masked.astype(np.int64),
+        delete_files=masked.astype(np.int64) if delete_files is None else delete_files,
         delete_rows=deleted_rows,
+        deleted_at=np.zeros(len(blocks), np.int64) if deleted_at is None else deleted_at,
     )
 
 

@@ -59,7 +59,8 @@ class BlockSet:
     delete_id     N strings that identify the deletes in force, ``""`` for none: (path, delete_id) is the logical file
     delete_files  N counts of the delete files that a reader of the block opens
     delete_rows   N upper bounds of the rows that these can delete, ``UNKNOWN`` where no bound is known
-    deleted_at    N commit times (ms since the epoch) of the oldest of them, 0 where unknown
+    deleted_at    N commit times (ms since the epoch) of the oldest of them, 0 where unknown: then they count as half as
+                  old as the block
     level         how often the rows were reclustered under the key ``key_ids[key_id]`` (code -1: under no key)
     lo, hi        per key column, N bounds in the column's Arrow type; null where missing
     null_count    per key column, N counts, ``UNKNOWN`` where the statistics do not record it

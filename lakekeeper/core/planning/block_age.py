@@ -20,11 +20,16 @@ def ages(snapshot: Snapshot, now_ms: int) -> Floats:
 
 
 def delete_ages(snapshot: Snapshot, now_ms: int) -> Floats:
-    """N mean ages in seconds of the deletes in force, 0 where unknown: files that came one by one are half as old."""
+    """N mean ages in seconds of the deletes in force, for blocks without deletes too.
+
+    Delete files that came one by one are on average half as old as the first. Where that time is unknown, as for a
+    deletion vector that each delete replaces, deletes are taken to have come evenly since the block was added.
+    """
     blocks = snapshot.blocks
+    known = blocks.deleted_at > 0
     files = np.maximum(blocks.delete_files, 1)
-    age = _since(np.where(blocks.deleted_at > 0, blocks.deleted_at, now_ms), _commit_times(snapshot), now_ms)
-    return np.asarray(np.where(blocks.deleted_at > 0, age * (files + 1) / (2 * files), 0.0))
+    first = _since(np.where(known, blocks.deleted_at, now_ms), _commit_times(snapshot), now_ms)
+    return np.asarray(np.where(known, first * (files + 1) / (2 * files), ages(snapshot, now_ms) / 2))
 
 
 def _commit_times(snapshot: Snapshot) -> Ints:

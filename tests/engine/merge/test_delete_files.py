@@ -37,7 +37,9 @@ def merged(
     backoff: Backoff | None = None,
     policy: Deletes = DELETES,
 ) -> MergeReport:
-    resolved = resolve({**SMALL, **(options or {})}, properties=scene.adapter.properties())
+    """Merge deletes by the share of deleted rows alone: no query pays for them."""
+    given = {**SMALL, "queries-per-hour": 0, **(options or {})}
+    resolved = resolve(given, properties=scene.adapter.properties())
     request = Request("merge_deletes", (policy,), resolved, where=where, dry_run=dry_run, backoff=backoff)
     return merge_deletes(scene.adapter, scene.runner, request, observer=observer, clock=scene.clock)
 

@@ -6,7 +6,8 @@ A reader reads a deleted row and discards it, and also opens the deletes themsel
   default) for a block of seven days, falling further with age (``planning.time_decay``), so that all deleted rows are
   cleaned up in the end, whether queries read them or not; or
 * opening its deletes has cost queries 0.7 times what a rewrite costs (``planning.ski_rental``): many delete
-  files on one block, as a stream of upserts leaves them, or deletes as large as the block.
+  files on one block, as a stream of upserts leaves them, or deletes as large as the block. Where a delete replaces the
+  ones before, nothing says when these came: they count as half as old as the block.
 
 If the log does not record how many rows are deleted (equality deletes, position deletes of a whole partition, two
 deletes that may name one row), the share is an average: the rows that the deletes name, divided by the rows of all
