@@ -170,7 +170,7 @@ def _conf_of(log: Log, state: State) -> _Conf:
     codec = rewrite.chosen_codec(log, state)
     if codec is not None and codec.lower() not in _CODECS:
         raise Refused(f"the codec {codec}")
-    root, store = place(log)
+    root, store = place(log, hadoop)
     return _Conf(
         root,
         store,
@@ -179,13 +179,13 @@ def _conf_of(log: Log, state: State) -> _Conf:
     )
 
 
-def place(log: Log) -> tuple[str, S3 | None]:
+def place(log: Log, hadoop: Any) -> tuple[str, S3 | None]:
     """The table's folder as workers name it, and the store that it is in.
 
     Raises Refused or NotFollowed if workers cannot read from it.
     """
     root = log.log.dataPath()
-    files, uri = root.getFileSystem(log.log.newDeltaHadoopConf()), root.toUri()
+    files, uri = root.getFileSystem(hadoop), root.toUri()
     path = str(uri.getPath()).rstrip("/")
     if on_local_disk(files):
         return path, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -23,33 +23,42 @@ from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import discard
 from lakekeeper_delta.statistics import Indexed, stats_json
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _ONE_FILE = 1 << 62  # target bytes that no copy reaches
 BYTES_OF_TASK = 32 << 20  # a second; another Python worker takes half of that to start
 
 
 def columnar_copies(
-    log: Log, state: State, base: Rewrite, hits: Places, rows: Mapping[str, int]
+    log: Log,
+    state: State,
+    base: Rewrite,
+    adds: Mapping[str, Any],
+    hits: DataFrame | Places,
+    rows: Mapping[str, int],
 ) -> dict[str, Any] | None:
     """Copy outputs without their ``hits``, in the same order of rows, into their own folders: path → new AddFile.
 
-    ``rows`` is the number of rows that each copy must have, not 0, by the path of its output. None, and nothing is
-    written, where workers did not write the outputs or cannot copy them. Raises AdapterError if a copy has another
-    number of rows; then the copies are deleted.
+    ``adds`` are the AddFiles of all outputs by path, ``rows`` the number of rows that each copy must have, not 0, by
+    the path of its output. None, and nothing is written, where workers did not write the outputs or cannot copy them.
+    Raises AdapterError if a copy has another number of rows; then the copies are deleted.
     """
     merge: FileMerge | None = base.native.merge
     outputs = {output.path: output for output in base.outputs if output.path in rows}
     if merge is None or any(output.masked for output in outputs.values()):
         return None
     try:
-        root, store = place(log)  # temporary credentials may have changed since the merge
+        # Temporary credentials may have changed since the merge.
+        root, store = place(log, log.log.newDeltaHadoopConf())
     except (Refused, NotFollowed):
         return None
     merge = replace(merge, key=(), cuts=(), target_bytes=_ONE_FILE, target_rows=None, store=store)
-    merges = [_copy(merge, root, outputs[path], hits) for path in rows]
+    places = _places(log, hits)
+    merges = [_copy(merge, root, outputs[path], places) for path in rows]
     tasks = 1 + sum(output.bytes for output in outputs.values()) // BYTES_OF_TASK
     copies = merge_each(log.jvm.spark, merges, tasks)
     files = _single_files(log, rows, copies)
-    adds = dict(zip((output.path for output in base.outputs), base.native.outputs, strict=True))
     indexed = Indexed.of(log, state)
     return {
         path: log.edited(
@@ -63,9 +72,21 @@ def columnar_copies(
     }
 
 
-def _copy(merge: FileMerge, root: str, output: Output, hits: Places) -> FileMerge:
+def _places(log: Log, hits: DataFrame | Places) -> Places:
+    """Ascending positions by file; a replay looks for two million rows at most."""
+    if isinstance(hits, Mapping):
+        return hits
+    from pyspark.sql import functions as F
+
+    positions = F.array_sort(F.collect_list("position")).alias("positions")
+    found = log.jvm.to_arrow(hits.groupBy("file").agg(positions))
+    lists = (each.values.to_numpy() for each in found["positions"])
+    return dict(zip(found["file"].to_pylist(), lists, strict=True))
+
+
+def _copy(merge: FileMerge, root: str, output: Output, places: Places) -> FileMerge:
     path = f"{root}/{unquote(output.path)}"
-    positions = np.asarray(hits.get(output.path, ()), np.int64)
+    positions = np.asarray(places.get(output.path, ()), np.int64)
     return replace(
         merge, inputs=(FileInput(path, output.rows, pack(positions)),), folder=path.rpartition("/")[0]
     )

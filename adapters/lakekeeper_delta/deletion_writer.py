@@ -221,8 +221,7 @@ def _by_copies(
     adds = _adds(base)
     left = {o.path: o.rows - counts.get(o.path, 0) for o in base.outputs if o.path in counts or o.masked}
     kept = {path: rows for path, rows in left.items() if rows}
-    # A replay looks for two million rows at most.
-    copies = columnar_copies(log, now, base, _places(log, hits), kept) if base.native.merge else None
+    copies = columnar_copies(log, now, base, adds, hits, kept)
     if copies is None:
         readable = {path: _readable(log, now, adds[path]) for path in kept}
         copies = write_copies(log, now, run, _frame(log, hits), readable, kept)
@@ -238,18 +237,6 @@ def _by_copies(
             marks = carried_marks(add, data)
             actions.append(log.edited(copies[output.path], dataChange=False, **marks))
     return outputs, actions, _copies(base, outputs)
-
-
-def _places(log: Log, hits: DataFrame | Places) -> Places:
-    """Ascending positions by file."""
-    if isinstance(hits, Mapping):
-        return hits
-    from pyspark.sql import functions as F
-
-    positions = F.array_sort(F.collect_list("position")).alias("positions")
-    found = log.jvm.to_arrow(hits.groupBy("file").agg(positions))
-    lists = (each.values.to_numpy() for each in found["positions"])
-    return dict(zip(found["file"].to_pylist(), lists, strict=True))
 
 
 def _frame(log: Log, hits: DataFrame | Places) -> DataFrame:

@@ -77,7 +77,7 @@ def test_copies_are_made_by_rows_where_workers_cannot_reach_the_store(
     race = Race.start(filled(scene, COPIES))
     scene.run("DELETE FROM {t} WHERE v = 'w4'")
 
-    def refused(log: object) -> None:
+    def refused(*_: object) -> None:
         raise columnar.Refused("workers do not read from it")
 
     monkeypatch.setattr(columnar_copies, "place", refused)
@@ -116,7 +116,7 @@ def test_a_copy_that_is_not_what_it_must_be(
 
 
 def test_an_output_of_which_no_row_is_left_is_not_copied(scene: Scene) -> None:
-    """Three files of one row each, sorted by k: the delete takes the whole of one."""
+    """Three files of two rows each, sorted by k: the delete takes the whole of one."""
     table(scene, COPIES).run(*[f"INSERT INTO {{t}} VALUES ({k}, 'v{k}'), ({k}, 'w{k}')" for k in range(3)])
     race = Race.start(scene, target_rows=2)
     scene.run("DELETE FROM {t} WHERE k = 1")
