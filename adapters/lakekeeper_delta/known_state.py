@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper_delta.json_commits import commit_files, commits_between
+from lakekeeper_delta.named_adds import named_adds
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.per_log import PerLog
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGE_LOG = 8 << 20
-"""Bytes above which a log is not read again for each version."""
+"""Bytes above which a log is not read again for each version, nor for a few of its files."""
 MOST_COMMITS = 100  # most commits since the base
 _MOST_ACTIONS = 100_000  # most actions in these commits
 _KEPT_TAILS = 2
@@ -150,8 +151,15 @@ def add_files(log: Log, state: State, paths: Iterable[str]) -> Any:
 
 
 def live_add_files(log: Log, state: State, paths: Collection[str]) -> Any:
-    """Those of :func:`add_files` that are in the version, by a Spark job for each part that may have one."""
+    """Those of :func:`add_files` that are in the version.
+
+    Of a small log they are read in the driver; of a large one, by a Spark job for each part that may have one.
+    """
     parts = parts_of(log, state)
+    if not parts.kept:
+        named = named_adds(log, state, paths, LARGE_LOG)
+        if named is not None:
+            return log.add_files(named)
     wanted = pa.array(list(paths), pa.string())
     old = parts.untouched(wanted)
     found = log.jvm.array_list([])

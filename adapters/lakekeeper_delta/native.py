@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -333,6 +333,14 @@ class Log:
     def action(self, line: str) -> Any:
         """An action parsed from its JSON."""
         return self.delta.actions.Action.fromJson(line)
+
+    def add_files(self, plain: Sequence[Mapping[str, Any]]) -> Any:
+        """AddFile actions from plain data, as a java.util.List: one call, whatever their number."""
+        mapper = self.singleton("util.JsonUtils").mapper()
+        made = self.jvm.array_list([])
+        one = self.jvm.array(self.delta.actions.AddFile, ()).getClass().getComponentType()
+        many = mapper.getTypeFactory().constructCollectionType(made.getClass(), one)
+        return mapper.readValue(json.dumps(plain), many)
 
     def moved(self, action: Any, run: str, **changes: Any) -> Any:
         """A copy of an AddFile or AddCDCFile with its path relative to the table instead of the folder of a run."""
