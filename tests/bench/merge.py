@@ -1,12 +1,13 @@
 """The cost of merging a byte: core-seconds and wall seconds of the natives, both of our paths, DuckDB and Polars.
 
     python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
-                                [--wide] [--nested] [--cluster]
+                                [--wide] [--nested] [--cluster] [--warm-ups 3]
 
 All merge the same rows: ten files of six columns, by one BIGINT key of random values; ``--wide`` has 100 columns, and
 ``--nested`` a struct, a list and a map more. Core-seconds are the CPU of the driver, the JVM and all Python workers;
 ``--cluster`` runs a standalone cluster of two workers with a core each. Each contestant first merges a small table
-three times. DuckDB and Polars run if they are installed; Polars, which sorts in memory, only up to 1,500 MB.
+``--warm-ups`` times: on a cluster, three JVMs compile their code instead of one. DuckDB and Polars run if they are
+installed; Polars, which sorts in memory, only up to 1,500 MB.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 import lakekeeper as lk
 from lakekeeper.core.text.formatting import table as page
 from tests.bench.processes import Cpu, cpu, peak_of_workers_mb
@@ -31,7 +34,6 @@ from tests.cluster.standalone import cluster
 FILES = 10
 ROW_BYTES = {"narrow": 19, "wide": 410, "nested": 40}  # compressed
 POLARS_MB = 1_500  # Polars sorts in memory: at 2,600 MB it takes 20 GB, and the kernel kills the bench
-WARM_UPS = 3
 
 
 @dataclass
@@ -92,6 +94,8 @@ class Bench:
 
     def delta(self, name: str, rows: int, order: str) -> Path:
         place = self.root / f"{name}-{order}"
+        # Version 0, so that the last input writes the checkpoint of version 10, and no contestant does.
+        self.rows(0, 1, order).limit(0).write.format("delta").save(str(place))
         for number in range(FILES):
             frame = self.rows(number, rows // FILES, order)
             frame.write.format("delta").mode("append").option("compression", "zstd").save(str(place))
@@ -107,7 +111,7 @@ class Bench:
 
     def of_delta(self, inputs: str, rows: int, found: list[Cost]) -> None:
         origin = self.delta(f"d{rows}", rows, inputs)
-        data = sorted(origin.glob("*.parquet"))
+        data = sorted(path for path in origin.glob("*.parquet") if pq.read_metadata(path).num_rows)
         mb = sum(path.stat().st_size for path in data) / 1e6
 
         def native(place: Path) -> None:
@@ -223,6 +227,7 @@ def main() -> None:
     parser.add_argument("--wide", dest="shape", action="store_const", const="wide", default="narrow")
     parser.add_argument("--nested", dest="shape", action="store_const", const="nested")
     parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--warm-ups", type=int, default=3)
     given = parser.parse_args()
     from lakekeeper.spark.session import local_session
 
@@ -246,7 +251,7 @@ def main() -> None:
         for inputs in given.inputs.split(","):
             for name in given.formats.split(","):
                 run = getattr(bench, f"of_{name}")
-                for _ in range(WARM_UPS):
+                for _ in range(given.warm_ups):
                     run(inputs, FILES * 2_000, [])
                 for _ in range(given.runs):
                     run(inputs, given.mb * 1_000_000 // ROW_BYTES[given.shape], found)
