@@ -18,6 +18,7 @@ import importlib.util
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -93,7 +94,7 @@ class Bench:
         return frame.sortWithinPartitions("k") if order == "sorted" else frame
 
     def delta(self, name: str, rows: int, order: str) -> Path:
-        place = self.root / f"{name}-{order}"
+        place = self.root / f"{name}-{order}-{uuid.uuid4().hex}"
         # Version 0, so that the last input writes the checkpoint of version 10, and no contestant does.
         self.rows(0, 1, order).limit(0).write.format("delta").save(str(place))
         for number in range(FILES):
