@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
@@ -24,6 +24,7 @@ from lakekeeper.spi import Adapter
 
 Kept = Mapping[tuple[str, ...] | None, Snapshot]
 """Snapshots of one table, by key columns."""
+_KEY_PARTS = 16  # most arrays of one kind: one for each column of a key
 _KEYS = 2  # the table's own key, and that of a call or of a conf
 
 
@@ -111,9 +112,27 @@ class _Look:
 
 
 def nbytes_of(kept: Kept) -> int:
-    """Memory held by snapshots, in bytes: by their blocks, and by what else an adapter keeps with them."""
-    others = sum(int(getattr(each, "nbytes", 0)) for one in kept.values() for each in one.memo.values())
-    return sum(snapshot.blocks.nbytes for snapshot in kept.values()) + others
+    """Memory held by snapshots, in bytes: their blocks, the indexes of plans, and what an adapter keeps with them."""
+    seen: set[int] = set()
+    return sum(_held(each, seen) for one in kept.values() for each in (one.blocks, *one.memo.values()))
+
+
+def _held(value: Any, seen: set[int]) -> int:
+    """Bytes of the arrays in a value, each counted once."""
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = [getattr(value, each.name) for each in fields(value)]
+    elif isinstance(value, tuple | list):
+        inside = (
+            list(value) if len(value) <= _KEY_PARTS else []
+        )  # a longer one holds no arrays, such as queries
+    else:
+        inside = list(getattr(value, "__dict__", {}).values())
+    if inside or not hasattr(value, "nbytes"):
+        return sum(_held(each, seen) for each in inside)
+    return int(value.nbytes)
 
 
 def session_of(table: Adapter[Any] | TableSession) -> TableSession:

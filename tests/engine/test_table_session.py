@@ -144,9 +144,16 @@ def test_the_cache_is_bounded_and_can_be_cleared() -> None:
     session = TableSession(scene.adapter)
     for columns in (None, ["k"], ["v"], ["v", "k"]):
         session.snapshot(columns)
-    assert session.nbytes == sum(scene.adapter.snapshot(c).blocks.nbytes for c in (["v"], ["v", "k"]))
+    sizes = [scene.adapter.snapshot(c).blocks.nbytes for c in (["v"], ["v", "k"])]
+    assert max(sizes) < session.nbytes <= sum(sizes)  # columns of defaults are one array
     session.forget()
     assert session.nbytes == 0
+    before = session.snapshot().blocks.nbytes
+    plan_for(session, scene.request("adaptive"), scene.clock)
+    once = session.nbytes
+    assert once > before  # the indexes of a plan count, too
+    plan_for(session, scene.request("adaptive"), scene.clock)
+    assert session.nbytes == once
 
 
 def test_one_look_reads_the_log_once_and_the_next_one_sees_later_commits() -> None:

@@ -118,7 +118,8 @@ def scale_of(
     Without a workload the rate is ``queries-per-hour``, and queries are uniform. A workload without queries has rate 0.
     """
     rate = options.workload.queries_per_hour
-    given = (now_ms, id(workload), coefficients, options.files, rate)
+    at = now_ms if workload is not None else 0  # without one, the scale is the same at any time
+    given = (at, id(workload), coefficients, options.files, rate)
     kept = snapshot.memo.get("scale")
     if kept is None or kept[0] != given:
         made = _scale(snapshot, now_ms, workload, coefficients, options.files, rate / 3600)

@@ -10,9 +10,9 @@ import numpy as np
 
 from lakekeeper.core.layout.clustering_info_html import information_html
 from lakekeeper.core.layout.clustering_info_text import render_information
-from lakekeeper.core.layout.depth import block_depth, depth_curve, histogram, overlaps
+from lakekeeper.core.layout.depth import Counts, block_depth, histogram, overlaps
 from lakekeeper.core.layout.ranks import Intervals, has_null
-from lakekeeper.core.layout.snapshot_index import table_curve, table_line
+from lakekeeper.core.layout.snapshot_index import kept, level_counts, table_curve, table_line
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.text.result import Result
 
@@ -79,6 +79,10 @@ _NOTHING: dict[str, Any] = {
 
 def measure(snapshot: Snapshot) -> ClusteringInformation:
     """The clustering of a snapshot that has a key; each partition is measured on its own line."""
+    return kept(snapshot, "information", lambda: _measured(snapshot))
+
+
+def _measured(snapshot: Snapshot) -> ClusteringInformation:
     blocks = snapshot.blocks
     count = len(blocks)
     common: dict[str, Any] = {
@@ -94,9 +98,7 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
             **common, **_NOTHING, partition_depth_histogram=histogram(np.zeros(0, np.int32))
         )
     intervals = table_line(snapshot)
-    curve = depth_curve(intervals)
-    deepest = block_depth(curve, intervals)
-    levels, counts = np.unique(blocks.level_under(snapshot.key), return_counts=True)
+    curve, deepest = table_curve(snapshot), _depths(snapshot)
     single = (intervals.lo == intervals.hi) & ~has_null(blocks) & ~intervals.missing
     return ClusteringInformation(
         **common,
@@ -108,7 +110,7 @@ def measure(snapshot: Snapshot) -> ClusteringInformation:
         max_depth=curve.max,
         blocks_with_null=int((blocks.null_count[0] > 0).sum()),
         blocks_without_statistics=int(intervals.missing.sum()),
-        levels={int(n): int(c) for n, c in zip(levels, counts, strict=True)},
+        levels=level_counts(snapshot),
         notes=_notes(snapshot, intervals),
     )
 
@@ -117,8 +119,12 @@ def mean_depth(snapshot: Snapshot) -> float:
     """Mean block depth under the snapshot's key; 0.0 without blocks or without a key."""
     if snapshot.key is None or not len(snapshot.blocks):
         return 0.0
-    intervals = table_line(snapshot)
-    return round(float(block_depth(table_curve(snapshot), intervals).mean()), 4)
+    return round(float(_depths(snapshot).mean()), 4)
+
+
+def _depths(snapshot: Snapshot) -> Counts:
+    """For each block, the greatest depth at any point that it covers."""
+    return kept(snapshot, "depths", lambda: block_depth(table_curve(snapshot), table_line(snapshot)))
 
 
 def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
@@ -139,6 +145,10 @@ def _notes(snapshot: Snapshot, intervals: Intervals) -> str:
 
 def deepest_stretch(snapshot: Snapshot, *, lines: int = 12) -> str:
     """Drawing of the blocks over the deepest point, one per line, positioned by rank."""
+    return kept(snapshot, f"drawing {lines}", lambda: _drawn(snapshot, lines))
+
+
+def _drawn(snapshot: Snapshot, lines: int) -> str:
     if snapshot.key is None or not len(snapshot.blocks):
         return ""
     intervals = table_line(snapshot, null_region=False)

@@ -1,12 +1,12 @@
 """Indexes of a snapshot that several parts of a plan share: intervals by partition, and the distribution of bytes.
 
 Ranking the bounds is the most expensive step of planning. The results are cached with the snapshot, which never
-changes.
+changes: the next plan on it takes the time of the blocks that overlap, however many others there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from lakekeeper.core.layout.key_distribution import Line, data_mass, places
 from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.layout.overlap_groups import by_name
 from lakekeeper.core.layout.ranks import Intervals, column_ranks, has_null, rank_blocks
-from lakekeeper.core.model.blocks import Index, Snapshot
+from lakekeeper.core.model.blocks import Bools, Index, Snapshot
 from lakekeeper.core.units import Ints
 from lakekeeper.errors import AdapterError
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 def place_of(snapshot: Snapshot) -> Ints:
     """A number per block for its (partition, spec)."""
-    return _kept(snapshot, "place", lambda: partition_group(snapshot.blocks))
+    return kept(snapshot, "place", lambda: partition_group(snapshot.blocks))
 
 
 def column_line(snapshot: Snapshot, column: int) -> tuple[Ints, Ints, int]:
     """The ranks of one key column's bounds: see :func:`lakekeeper.core.layout.ranks.column_ranks`."""
-    return _kept(snapshot, f"column {column}", lambda: column_ranks(snapshot.blocks, column))
+    return kept(snapshot, f"column {column}", lambda: column_ranks(snapshot.blocks, column))
 
 
 def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
@@ -41,14 +41,41 @@ def table_line(snapshot: Snapshot, *, null_region: bool = True) -> Intervals:
     """
     if not null_region and not _any_null(snapshot):
         null_region = True  # no block has a NULL region: one line serves both
-    return _kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
+    return kept(snapshot, f"line {null_region}", lambda: _ranked(snapshot, null_region))
 
 
 def table_curve(snapshot: Snapshot, *, null_region: bool = True) -> DepthCurve:
     """The depth along :func:`table_line`."""
     line = table_line(snapshot, null_region=null_region)
     shared = not (null_region or _any_null(snapshot))
-    return _kept(snapshot, f"curve {null_region or shared}", lambda: depth_curve(line))
+    return kept(snapshot, f"curve {null_region or shared}", lambda: depth_curve(line))
+
+
+def overlapping(snapshot: Snapshot) -> Bools:
+    """The blocks that overlap another one along ``table_line(snapshot, null_region=False)``.
+
+    Blocks that meet at an end only do not overlap: see :class:`lakekeeper.core.layout.depth.DepthCurve`.
+    """
+
+    def made() -> Bools:
+        line, deep = (
+            table_line(snapshot, null_region=False),
+            table_curve(snapshot, null_region=False).folded > 1,
+        )
+        before = np.cumsum(deep, dtype=np.int32)
+        return np.asarray((before[line.hi] > before[line.lo]) | deep[line.lo])
+
+    return kept(snapshot, "overlapping", made)
+
+
+def level_counts(snapshot: Snapshot) -> Mapping[int, int]:
+    """Level under the snapshot's key → number of blocks."""
+
+    def made() -> dict[int, int]:
+        levels, counts = np.unique(snapshot.blocks.level_under(snapshot.key), return_counts=True)
+        return {int(n): int(c) for n, c in zip(levels, counts, strict=True)}
+
+    return kept(snapshot, "levels", made)
 
 
 def order_of(snapshot: Snapshot) -> Index:
@@ -56,7 +83,7 @@ def order_of(snapshot: Snapshot) -> Index:
 
     Sums of doubles depend on their order; in this order they are the same for the same blocks.
     """
-    return _kept(snapshot, "order", lambda: _ordered(snapshot))
+    return kept(snapshot, "order", lambda: _ordered(snapshot))
 
 
 def _ordered(snapshot: Snapshot) -> Index:
@@ -84,11 +111,11 @@ def data_line(snapshot: Snapshot) -> Line:
         place = places(snapshot.blocks, line)
         return data_mass(line.at(order), place, snapshot.blocks.live_bytes[order])
 
-    return _kept(snapshot, "mass", made)
+    return kept(snapshot, "mass", made)
 
 
 def _any_null(snapshot: Snapshot) -> bool:
-    return _kept(snapshot, "nulls", lambda: bool(has_null(snapshot.blocks).any()))
+    return kept(snapshot, "nulls", lambda: bool(has_null(snapshot.blocks).any()))
 
 
 def _ranked(snapshot: Snapshot, null_region: bool) -> Intervals:
@@ -100,7 +127,8 @@ def _ranked(snapshot: Snapshot, null_region: bool) -> Intervals:
     return rank_blocks(snapshot.blocks, place if place.any() else None, null_region=null_region)
 
 
-def _kept(snapshot: Snapshot, name: str, make: Callable[[], T]) -> T:
+def kept(snapshot: Snapshot, name: str, make: Callable[[], T]) -> T:
+    """What ``make`` returns, which depends on the snapshot alone; made once for each snapshot and name."""
     memo = snapshot.memo
     if name not in memo:
         memo[name] = make()

@@ -19,10 +19,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from lakekeeper.core.config.options import Options
 from lakekeeper.core.layout.depth import curve_over
 from lakekeeper.core.layout.overlap_groups import fill, sections
 from lakekeeper.core.layout.ranks import Intervals, stable_order
-from lakekeeper.core.model.blocks import Bools, Index
+from lakekeeper.core.model.blocks import BlockSet, Bools, Index
 from lakekeeper.core.planning.depth_selection import assign
 from lakekeeper.core.planning.ski_rental import Field, Weighed, joined, weigh
 from lakekeeper.core.units import Floats, Ints
@@ -32,6 +33,7 @@ _START = 1.3  # first θ, in multiples of the smallest R: the first step then ho
 _LESS = 0.95  # largest share of the blocks of one step that the next step may keep
 _SURE = 6.0  # times due: what is inside such a batch is not weighed. Costs no regret, and halves the time of a plan
 _ROWS_PER_LOOK = 1000
+_CUT = 2  # output files' worth of rows or bytes from which on a single block may be cut
 _SPARSE = 6  # points for each block, from which on the line is compacted first
 
 
@@ -83,6 +85,12 @@ def _sorted_already(field: Field, members: Index, edges: Ints) -> Bools:
     return np.asarray(same & (first >= 0))
 
 
+def large(blocks: BlockSet, options: Options) -> Bools:
+    """Blocks that a merge may cut although they overlap no other, by their live rows or bytes."""
+    rows = blocks.rows - np.maximum(blocks.deleted_rows, 0)
+    return np.asarray(options.files.fullness(rows, np.maximum(blocks.live_bytes, 1)) >= _CUT)
+
+
 def _splits(field: Field, at: Index, wait: Floats) -> tuple[Index, Weighed]:
     """Large blocks that are due alone, to be cut into files of the target size.
 
@@ -91,8 +99,8 @@ def _splits(field: Field, at: Index, wait: Floats) -> tuple[Index, Weighed]:
     """
     files, rows, live = field.scale.files, field.rows[at], field.live[at]
     coarse = field.merged[at] & (live * _ROWS_PER_LOOK > rows * files.target_bytes)
-    large = files.fullness(rows, np.where(coarse, 0.0, live)) >= 2
-    at = at[large & (field.merge[at] < 0)]
+    full = files.fullness(rows, np.where(coarse, 0.0, live)) >= _CUT
+    at = at[full & (field.merge[at] < 0)]
     if not len(at):
         return at, joined([])
     found = weigh(field, at, np.arange(len(at) + 1))

@@ -14,7 +14,7 @@ from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.scoring import groups_of, scale_of
 from lakekeeper.core.layout.clustering_info import deepest_stretch, mean_depth
-from lakekeeper.core.layout.snapshot_index import place_of
+from lakekeeper.core.layout.snapshot_index import level_counts, place_of
 from lakekeeper.core.layout.split_points import curve_cuts, range_cuts
 from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
 from lakekeeper.core.model.plan import (
@@ -100,11 +100,11 @@ class _Ledger:
 
     def leave(self, at: Index, reason: Reason, *, final: bool, frozen: bool = False) -> None:
         """If an earlier policy left the block too, both reasons are kept."""
-        for code in np.unique(self._code[at]):
+        before = self._code[at]
+        for code in np.flatnonzero(np.bincount(before)).tolist():
             old, _ = self._reasons[code]
             both = reason if code == 0 else old.plus(reason)
-            mine = at[self._code[at] == code]
-            self._code[mine] = self._intern(both, frozen)
+            self._code[at if (before == code).all() else at[before == code]] = self._intern(both, frozen)
         self._closed[at] |= final
 
     def _intern(self, reason: Reason, frozen: bool) -> int:
@@ -114,11 +114,12 @@ class _Ledger:
         return self._reasons.index(entry)
 
     def left(self, blocks: BlockSet) -> tuple[Left, ...]:
-        code: Ints = np.where(self.taken, -1, self._code).astype(np.int64)
+        code = np.where(self.taken, -1, self._code)
         found = []
-        for number in np.unique(code[code >= 0]):
+        for number, (reason, frozen) in enumerate(self._reasons):
             at = np.flatnonzero(code == number)
-            reason, frozen = self._reasons[int(number)]
+            if not len(at):
+                continue
             found.append(
                 Left(
                     reason=reason,
@@ -349,7 +350,6 @@ def _plan(
     snapshot: Snapshot, policies: Sequence[Policy], tasks: Sequence[MergeTask], ledger: _Ledger
 ) -> Plan:
     blocks = snapshot.blocks
-    levels, counts = np.unique(blocks.level_under(snapshot.key), return_counts=True)
     return Plan(
         table=snapshot.table,
         version=snapshot.version,
@@ -360,6 +360,6 @@ def _plan(
         blocks=len(blocks),
         bytes=int(blocks.bytes.sum()),
         depth=mean_depth(snapshot),
-        levels={int(n): int(c) for n, c in zip(levels, counts, strict=True)},
+        levels=level_counts(snapshot),
         drawing=deepest_stretch(snapshot),
     )

@@ -40,7 +40,7 @@ from lakekeeper.core.layout.apparent_depth import RunLook
 from lakekeeper.core.layout.key_distribution import Line
 from lakekeeper.core.layout.ranks import Intervals, dense
 from lakekeeper.core.layout.single_run import Boxes
-from lakekeeper.core.layout.snapshot_index import data_line, place_of, table_line
+from lakekeeper.core.layout.snapshot_index import data_line, kept, place_of, table_line
 from lakekeeper.core.model.blocks import BlockSet, Bools, Index, Snapshot
 from lakekeeper.core.planning.block_age import ages, delete_ages
 from lakekeeper.core.planning.policy import Part
@@ -108,15 +108,13 @@ def field_of(
     """The blocks ``at`` as candidates; ``parts`` says which merge of the same call wrote one, by path."""
     blocks, line = snapshot.blocks, table_line(snapshot, null_region=False)
     mine, data = line.at(at), data_line(snapshot)
-    live = np.maximum(blocks.live_bytes, 1).astype(np.float64)
-    place = place_of(snapshot)
-    whole = np.bincount(place, live)[place[at]]
-    live = live[at]
+    live = np.maximum(blocks.live_bytes[at], 1).astype(np.float64)
+    whole = kept(snapshot, "live bytes of places", lambda: _by_place(snapshot))[place_of(snapshot)[at]]
     added_ms, merge = _inherited(blocks, at, parts, now_ms)
-    age = np.maximum(ages(snapshot, now_ms)[at], (now_ms - added_ms) / 1000)
+    age = np.maximum(ages(snapshot, now_ms, at), (now_ms - added_ms) / 1000)
     paid = scale.plain[at] * age
     if blocks.delete_files.any():
-        paid += scale.deletes[at] * delete_ages(snapshot, now_ms)[at]
+        paid += scale.deletes[at] * delete_ages(snapshot, now_ms, at)
     share = scale.reads.share[at]
     return Field(
         at=at,
@@ -134,12 +132,17 @@ def field_of(
         bytes=blocks.bytes[at],
         run_size=live * (whole / np.maximum(data.inside(mine.lo, mine.hi), live)),
         work=scale.work()[at],
-        look=RunLook(snapshot),
-        boxes=Boxes(snapshot),
+        look=kept(snapshot, "look", lambda: RunLook(snapshot)),
+        boxes=kept(snapshot, "boxes", lambda: Boxes(snapshot)),
         scale=scale,
         max_bytes=options.groups.max_bytes,
         max_files=options.groups.max_files,
     )
+
+
+def _by_place(snapshot: Snapshot) -> Floats:
+    """The live bytes of each partition and spec."""
+    return np.asarray(np.bincount(place_of(snapshot), np.maximum(snapshot.blocks.live_bytes, 1)), np.float64)
 
 
 def _inherited(blocks: BlockSet, at: Index, parts: Mapping[str, Part], now_ms: int) -> tuple[Ints, Ints]:

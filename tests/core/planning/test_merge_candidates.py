@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.cost.scoring import scale_of
-from lakekeeper.core.planning.merge_candidates import find, ladder
+from lakekeeper.core.layout.snapshot_index import overlapping
+from lakekeeper.core.planning.merge_candidates import find, ladder, large
 from lakekeeper.core.planning.ski_rental import DUE, field_of, weigh
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from tests.core.paper import BEGAN, DAY_MS
@@ -51,3 +52,7 @@ def test_chosen_merges_are_due_connected_and_in_bounds_and_no_due_merge_is_left(
         assert np.diff(found.edges).max() <= options.groups.max_files
     free = np.setdiff1d(np.arange(len(field)), found.members)
     assert (found.wait[free] >= 0).all()
+    # A plan leaves these out before it weighs anything: no merge has a use for them, now or later.
+    alone = ~(overlapping(snapshot) | large(snapshot.blocks, options))
+    assert not alone[found.members].any()
+    assert np.isinf(found.wait[alone]).all()

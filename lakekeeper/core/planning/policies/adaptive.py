@@ -1,6 +1,6 @@
 """``adaptive``: merges files once reading them apart has cost what merging them does. The default.
 
-    snapshot ─► scale: who reads what, at what cost ─► candidates along the key ─► nested sets ─► those that are due
+    snapshot ─► scale: who reads what, at what cost ─► blocks that overlap ─► nested sets ─► those that are due
 
 It needs no levels: the size of the sorted run that a block is a piece of follows from the block's bytes and range, so
 the policy works on any table, whichever writer made the blocks. Data that arrives in key order is never rewritten,
@@ -19,12 +19,12 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.cost.scoring import Scale, scale_of
 from lakekeeper.core.cost.unfiltered_keys import key_instead
 from lakekeeper.core.layout.levels import frozen
-from lakekeeper.core.layout.snapshot_index import order_of, table_line
+from lakekeeper.core.layout.snapshot_index import order_of, overlapping, table_line
 from lakekeeper.core.model.blocks import Index, Snapshot
 from lakekeeper.core.model.plan import Choice, Freeze, Merge, Skip
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.merge_candidates import Found, find
+from lakekeeper.core.planning.merge_candidates import Found, find, large
 from lakekeeper.core.planning.policy import Env, no_queries
 from lakekeeper.core.planning.ski_rental import Field, field_of
 from lakekeeper.core.units import DAY_MS, HOUR_MS
@@ -56,17 +56,19 @@ class Adaptive:
             choices.append(Freeze(np.flatnonzero(still), Reason.of(Code.CONSTANT)))
         if blind.any():
             choices.append(Skip(np.flatnonzero(blind), Reason.of(Code.NO_STATISTICS)))
-        order = order_of(snapshot)
-        at = order[(shown & ~still & ~blind)[order]]
-        scale = scale_of(snapshot, options, env.now_ms, env.workload)
-        if not len(at):
+        free = shown & ~still & ~blind
+        if not free.any():
             return choices
+        scale = scale_of(snapshot, options, env.now_ms, env.workload)
         if not scale.rate:
-            return [*choices, Skip(at, no_queries(env))]
-        field = field_of(snapshot, at, scale, options, env.now_ms, env.parts)
+            return [*choices, Skip(np.flatnonzero(free), no_queries(env))]
+        judged = free & (overlapping(snapshot) | large(blocks, options))
+        order = order_of(snapshot)
+        field = field_of(snapshot, order[judged[order]], scale, options, env.now_ms, env.parts)
         found = find(field)
         merges = _merges(snapshot, field, found, options, env)
-        return [*merges, *choices, *_left(snapshot, field, found, scale, env)]
+        alone = np.flatnonzero(free & ~judged)
+        return [*merges, *choices, *_left(snapshot, field, found, scale, env, alone)]
 
 
 def _merges(snapshot: Snapshot, field: Field, found: Found, options: Options, env: Env) -> list[Merge]:
@@ -111,15 +113,17 @@ def _reasons(field: Field, found: Found) -> list[Reason]:
     ]
 
 
-def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env) -> list[Choice]:
-    """Why each candidate outside the merges is left, and when it would be due."""
+def _left(
+    snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env, alone: Index
+) -> list[Choice]:
+    """Why each candidate outside the merges is left, and when it would be due; those ``alone`` overlap no other."""
     free = np.ones(len(field), dtype=np.bool_)
     free[found.members] = False
-    if not free.any():
+    if not free.any() and not len(alone):
         return []
     instead = key_instead(snapshot, env.workload, env.now_ms)
     if instead:
-        return [Skip(field.at[free], instead)]
+        return [Skip(np.append(field.at[free], alone), instead)]
     wait_ms = 1000 * found.wait / scale.rate
     step = np.searchsorted(_WAITS_MS, wait_ms)
     hourly = round(scale.rate * 3600, 3)
@@ -132,8 +136,8 @@ def _left(snapshot: Snapshot, field: Field, found: Found, scale: Scale, env: Env
     left: list[Choice] = [
         Skip(field.at[mine], why) for mine, why in zip(masks, reasons, strict=True) if mine.any()
     ]
-    if (free & never).any():
-        left.append(Skip(field.at[free & never], Reason.of(Code.NO_GAIN)))
+    if (free & never).any() or len(alone):
+        left.append(Skip(np.append(field.at[free & never], alone), Reason.of(Code.NO_GAIN)))
     return left
 
 
