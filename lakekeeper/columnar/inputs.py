@@ -304,7 +304,9 @@ class Inputs:
         sure = [c for c in wanted if c not in batched]
         with self._reading(group) as file:
             whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
-            for first, read in self._measured(file.batches(group.group, paths, batch_rows), self.rows(group)):
+            for first, read in self._measured(
+                file.batches(group.group, paths, batch_rows), self.rows(group), self._piece_bytes
+            ):
                 count = read.num_rows
                 arrays = [
                     whole[c].slice(first, count) if c in whole else self._column(file, group, c, read, first)
@@ -312,17 +314,39 @@ class Inputs:
                 ]
                 yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in wanted]), first)
 
-    def _measured(self, batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[tuple[int, pa.Table]]:
-        """(number of its first row, table) of the batches together, cut where a table is larger than a piece."""
+    @staticmethod
+    def _measured(batches: Iterable[pa.RecordBatch], rows: int, most: int) -> Iterator[tuple[int, pa.Table]]:
+        """(number of its first row, table) of the batches together, cut where a table has more bytes than the most."""
         first = size = last = 0
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
             size += batch.nbytes
             last += batch.num_rows
-            if size > self._piece_bytes or last == rows:
+            if size > most or last == rows:
                 yield first, pa.Table.from_batches(held)
                 first, size, held = last, 0, []
+
+    def stream(self, group: Group, piece_bytes: int) -> Iterator[pa.Table]:
+        """The live rows of a row group as tables of about so many bytes, each read when it is asked for.
+
+        The file stays open until the end, whatever is read meanwhile. Raises Declined.
+        """
+        leaves, every = self._leaves[group.file], range(len(self.types))
+        names = [found.path[0] for found in leaves if found is not None]
+        if not names:
+            yield self.read(group)
+            return
+        rows, (size, unsure) = self.rows(group), self.sizes(group)
+        batch_rows = piece_bytes * rows // max(size, 1)
+        if unsure:
+            batch_rows = min(batch_rows, _BATCH[1], 4 * piece_bytes // _ROW)
+        batch_rows = max(_BATCH[0], min(batch_rows, rows))
+        with self._reading(group, apart=True) as file:
+            batches = file.batches(group.group, names, batch_rows)
+            for first, read in self._measured(batches, rows, piece_bytes if unsure else 0):
+                arrays = [self._column(file, group, c, read, first) for c in every]
+                yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in every]), first)
 
     def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
         """The live rows of a row group: all columns of the outputs, or some, by number, in :attr:`read_types`.
@@ -355,14 +379,15 @@ class Inputs:
         return rows if live is None else rows.filter(pa.array(live[first : first + rows.num_rows]))
 
     @contextmanager
-    def _reading(self, group: Group) -> Iterator[ParquetFile]:
+    def _reading(self, group: Group, *, apart: bool = False) -> Iterator[ParquetFile]:
         """The file of a row group. Few are open at once, since a merge can have thousands of inputs.
 
-        On the local disk the file before it is closed; from a store, each read of several threads opens its own. Raises
-        Damaged.
+        On the local disk the file before it is closed; from a store, each read of several threads opens its own, and so
+        does one ``apart``. Raises Damaged.
         """
         file = self._files[group.file]
-        if self._place.remote:
+        apart = apart or self._place.remote
+        if apart:
             file = file.another()
         else:
             if self._open is not None and self._open is not file:
@@ -375,7 +400,7 @@ class Inputs:
                 raise
             raise Damaged(self._merge.inputs[group.file].path) from error
         finally:
-            if self._place.remote:
+            if apart:
                 file.close()
 
     def _live(self, group: Group) -> npt.NDArray[np.bool_] | None:

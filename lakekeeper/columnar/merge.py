@@ -2,6 +2,8 @@
 
     fits in memory    read ─► sort the key ─► take the rows of one row group after another ─► write
     sorted inputs     the same for one range of the key after another: each reads the row groups that overlap it
+    sorted, but each  the runs side by side, a piece of each at a time, where the ranges would read row groups again
+    over many ranges
     unsorted inputs   read once ─► append each row to a scratch file of its range ─► the same, from the scratch files
 
 A range that another task merges is left out in the same way: by the statistics of row groups, then by value. So each
@@ -25,6 +27,7 @@ from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.outputs import Outputs
+from lakekeeper.columnar.runs import MOST, NotSorted, ascending, merged
 from lakekeeper.columnar.sampling import Sample, quantiles, sampled
 from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
 from lakekeeper.columnar.values import Declined, Longs
@@ -35,11 +38,12 @@ MEMORY_BYTES = 800 << 20
 """Bytes of decoded rows that a task holds at once. Its peak is about twice as much: the order, and one row group."""
 REREAD = 1.5  # reads of a row group, on average, up to which reading again is cheaper than a scratch file
 TASKS = 2.0  # tasks that read a row group, on average; each further one costs as much as a third of the merge
-SKEW = 2.0  # share of the memory that a range may take beyond its share of the rows
+SKEW = 2.0  # times its share of the memory that a range or a sorted run may take
 _MORE = 1.5  # share of the memory that rows may take if they were expected to fit into it
 _TOO_MANY = "more rows of about the same key than fit in memory"
 _SAMPLED = 24  # row groups from which cuts are taken, and values of each batch of a scratch file
 _SCRATCH_FILES = 256  # up to which a scratch file holds half of a range: a worker touches less memory then
+_PIECES = 32  # a piece of each sorted run takes together this part of the memory
 _SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
@@ -77,8 +81,16 @@ class _Merge:
     inputs: Inputs
     part: int
     scratch: str | None
+    streams: bool = True
 
     def run(self) -> tuple[list[Range], list[WrittenFile]]:
+        try:
+            return self._run()
+        except NotSorted:  # its outputs are removed
+            self.streams = False
+            return self._run()
+
+    def _run(self) -> tuple[list[Range], list[WrittenFile]]:
         parts = self._parts()
         if self.part >= len(parts):  # others merge its range too
             return parts, []
@@ -110,16 +122,21 @@ class _Merge:
             held.append(rows)
             count += rows.num_rows
             size += rows.nbytes
-            full = size > MEMORY_BYTES // 2
-            if full or count >= outputs.wanted():
-                rest = pa.concat_tables(held)
-                while rest.num_rows >= (1 if full else outputs.wanted()):
-                    group = rest.slice(0, outputs.wanted())
-                    outputs.write(group)
-                    rest = rest.slice(group.num_rows)
-                held, count, size = [rest], rest.num_rows, rest.nbytes if rest.num_rows else 0
+            if size > MEMORY_BYTES // 2 or count >= outputs.wanted():
+                held = self._write_full(held, outputs)
+                count, size = sum(rest.num_rows for rest in held), sum(rest.nbytes for rest in held)
         if held:
             outputs.write(pa.concat_tables(held))
+
+    def _write_full(self, rows: list[pa.Table], outputs: Outputs) -> list[pa.Table]:
+        """Write the row groups that these rows fill, or all rows if they take half of the memory; returns the rest."""
+        rest = pa.concat_tables(rows)
+        full = rest.nbytes > MEMORY_BYTES // 2
+        while rest.num_rows >= (1 if full else outputs.wanted()):
+            group = rest.slice(0, outputs.wanted())
+            outputs.write(group)
+            rest = rest.slice(group.num_rows)
+        return [rest] if rest.num_rows else []
 
     @property
     def _column(self) -> int:
@@ -157,11 +174,16 @@ class _Merge:
                 self._write(rows, outputs)
                 return
         column = self._column
-        fine = self._inner_cuts(groups, column, own, 2 * -(-size // (MEMORY_BYTES // 2)))
+        sample, in_order = self._sample(groups, column, own)
+        fine = quantiles(sample, 2 * -(-size // (MEMORY_BYTES // 2)))
         inner = ranges(fine[1::2], own)
         each = [self.inputs.within(groups, column, range_) for range_ in inner]
         sizes = [sum(map(self.inputs.decoded_bytes, some)) * size / max(expected, 1) for some in each]
-        if sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES:
+        again = sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES
+        if again and in_order and self._may_stream(groups, column):
+            self._streamed(groups, own, sum(rows for _, rows in sample), outputs)
+            return
+        if again:
             cuts = fine if len(fine) < _SCRATCH_FILES else fine[1::2]
             for rows, left in self._scattered(groups, own, column, cuts):
                 self._write(rows, outputs, left)
@@ -176,14 +198,37 @@ class _Merge:
             self._write(rows, outputs, max(left, 0) if range_ is not inner[-1] else 0)
             del rows  # before the next range is read
 
-    def _inner_cuts(self, groups: Sequence[Group], column: int, own: Range, parts: int) -> list[Token]:
-        """Values that cut the rows into ranges of about the same size, from a sample."""
-        some = self.inputs.ascending(groups, column)[:: max(1, len(groups) // _SAMPLED)]
+    def _sample(self, groups: Sequence[Group], column: int, own: Range) -> tuple[Sample, bool]:
+        """A sample of a column's values in a range, and whether each table of rows that it is taken from ascends."""
+        step = max(1, len(groups) // _SAMPLED)
         sample: Sample = []
-        for rows in self.inputs.tables(some, [column]):
+        in_order = True
+        for rows in self.inputs.tables(self.inputs.ascending(groups, column)[::step], [column]):
             values = ordered(_single(rows.column(0)))
-            sample += sampled(values.filter(pa.array(own.holds(values))))
-        return quantiles(sample, parts)
+            in_order = in_order and ascending(values)
+            sample += [
+                (value, step * count) for value, count in sampled(values.filter(pa.array(own.holds(values))))
+            ]
+        return sample, in_order
+
+    def _may_stream(self, groups: Sequence[Group], column: int) -> bool:
+        """Whether row groups that seem to be sorted runs can be merged as streams: few, and on the local disk."""
+        few = len(groups) <= MOST and not self.files.remote
+        return self.streams and few and column == self.task.key[0]
+
+    def _streamed(self, groups: Sequence[Group], own: Range, count: int, outputs: Outputs) -> None:
+        """Merge sorted runs of about so many rows together."""
+        outputs.expect(self.inputs.live_rows if own.whole else count)
+        piece = MEMORY_BYTES // (_PIECES * len(groups))
+        runs = [self.inputs.stream(group, piece) for group in groups]
+        rest: list[pa.Table] = []
+        for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
+            rows = self._inside(_whole(parts, self.inputs.read_types), own)
+            order = permutation([ordered(_single(rows.column(c))) for c in self.task.key])
+            rest.append(rows if order is None else rows.take(pa.array(order)))
+            rest = self._write_full(rest, outputs)
+        if rest:
+            outputs.write(pa.concat_tables(rest))
 
     def _read(self, groups: Sequence[Group], own: Range, most: float) -> tuple[pa.Table | None, int]:
         """The rows of a range, one chunk per column, and their bytes; beyond the most: None, and an estimate."""

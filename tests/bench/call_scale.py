@@ -4,9 +4,10 @@
 
 One partition has a thousand real files; all others exist in the log only, a thousand files each, so that a call that
 opens one of them fails. Shown are core-seconds of the driver, the JVM and the Python workers: of the first looks, which
-read the log (the files with the bounds of the key; for the first predicate on values, all statistics), and of each
-call after them in the same session; and their ratio from the smallest table to the largest. Each table has a process of
-its own, whose peak memory is shown. ``beside manifests``: without what threads of the JVM spent on reading and writing
+read the log (the files with the bounds of the key; for the first predicate on values, all statistics; for the first
+plan, how the data is spread), and of each call after them in the same session; and their ratio from the smallest table
+to the largest. The last plan reads a commit, and the spread again. Each table has a process of its own, whose peak
+memory is shown. ``beside manifests``: without what threads of the JVM spent on reading and writing
 manifests, the log of such a table: Iceberg's own, and those of a vacuum, which end with it.
 """
 
@@ -35,6 +36,7 @@ _FAR = 10**9  # keys of the real rows are below it, all others above
 CALLS: Mapping[str, Callable[[lk.Table], Any]] = {
     "first look": lambda t: t.clustering_depth("k"),
     "first look by value": lambda t: t.plan("k", where="k = 4711"),
+    "first plan": lambda t: t.plan("k"),
     "info": lambda t: t.clustering_information("k"),
     "plan": lambda t: t.plan("k"),
     "recluster of 1,000 files": lambda t: t.recluster("k", where="p = 0", policy="full"),
@@ -43,6 +45,7 @@ CALLS: Mapping[str, Callable[[lk.Table], Any]] = {
     "vacuum of 1,000 files": lambda t: t.vacuum(
         retention_hours=0, allow_unsafe_retention=True, options={"vacuum.max-share": 1}
     ),
+    "plan after a commit": lambda t: t.plan("k"),
 }
 OWN_THREADS = {"vacuum of 1,000 files"}
 """Calls that read manifests in threads of their own, which end with it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +58,21 @@ def repeated_columns(folder: Path) -> None:
     pq.write_table(pa.table(data), folder / "0.parquet")
 
 
+def sorted_files(folder: Path) -> None:
+    """Runs that are merged as streams; the footers do not show how long the texts are."""
+    for number in range(4):
+        texts = repeated([RNG.bytes(2_000).hex() for _ in range(50)], 50_000)
+        data = {"k": np.sort(RNG.permutation(50_000)), "s": texts}
+        pq.write_table(pa.table(data), folder / f"{number}.parquet")
+
+
+def sorted_texts(folder: Path) -> None:
+    for number in range(4):
+        texts = repeated([f"tenant-{i:03}-" * 200 for i in range(300)], 50_000)
+        texts = texts.take(pc.sort_indices(texts))
+        pq.write_table(pa.table({"s": texts}), folder / f"{number}.parquet")
+
+
 def nested(folder: Path) -> None:
     texts = repeated([RNG.bytes(100).hex() for _ in range(50)], 200_000)
     data = {"k": RNG.permutation(200_000), "in": pa.StructArray.from_arrays([texts], ["s"])}
@@ -73,6 +89,8 @@ def sparse_numbers(folder: Path) -> None:
 CASES: dict[Callable[[Path], None], tuple[FileColumn, ...]] = {
     small_files: (KEY, TEXT),
     text_key: (TEXT,),
+    sorted_files: (KEY, TEXT),
+    sorted_texts: (TEXT,),
     long_texts_between_short_ones: (TEXT,),
     repeated_columns: (KEY, TEXT, FileColumn("t", "string")),
     nested: (KEY, FileColumn("in", "struct", children=(TEXT,))),
@@ -81,6 +99,7 @@ CASES: dict[Callable[[Path], None], tuple[FileColumn, ...]] = {
 RUN = """
 import sys
 import pyarrow as pa
+import pyarrow.compute as pc
 from lakekeeper.columnar import merge as merging
 from lakekeeper.core.model.file_merge import FileMerge
 merging.MEMORY_BYTES = int(sys.argv[2])

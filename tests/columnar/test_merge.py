@@ -162,11 +162,15 @@ def rows_of(files: Sequence[WrittenFile]) -> list[tuple[Any, ...]]:
     return [row for table in tables for row in zip(*map(values_of, table.columns), strict=True)]
 
 
-@pytest.fixture(params=["at once", "range by range", "by scratch files"])
+@pytest.fixture(params=["at once", "range by range", "by scratch files", "as streams if sorted"])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How much of a merge fits in memory, and whether tasks keep the ranges of the cuts."""
-    if request.param != "by scratch files":
+    if request.param not in ("by scratch files", "as streams if sorted"):
         monkeypatch.setattr(merging, "TASKS", 1e9)
+    if request.param == "by scratch files":
+        monkeypatch.setattr(merging, "MOST", 0)
+    elif request.param == "as streams if sorted":
+        monkeypatch.setattr(inputs, "_BATCH", (1, 2))
     if request.param != "at once":
         monkeypatch.setattr(merging, "MEMORY_BYTES", 100)
         monkeypatch.setattr(merging, "SKEW", 1e9)

@@ -1,0 +1,125 @@
+"""Sorted runs merged as streams, against a sort of all rows."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakekeeper.columnar import inputs
+from lakekeeper.columnar import merge as merging
+from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.runs import NotSorted, ascending, merged
+from lakekeeper.columnar.sorting import ordered
+from lakekeeper.columnar.types import arrow_type
+from lakekeeper.core.model.file_merge import FileColumn
+from tests.columnar.tasks import task_of
+from tests.columnar.test_merge import KINDS, bits, order
+from tests.sampling import fewer
+
+FAR = 1 << 40
+
+
+def _pieces(values: list[Any], kind: pa.DataType, sizes: list[int]) -> Iterator[pa.Table]:
+    at = 0
+    while at < len(values):
+        size = sizes[at % len(sizes)]
+        yield pa.table({"0": pa.array(values[at : at + size], kind)})
+        at += size
+        yield pa.table({"0": pa.array([], kind)})
+
+
+@settings(max_examples=fewer(300), deadline=None)
+@given(st.sampled_from(["int64", "double", "string", "decimal(38,3)"]), st.data())
+def test_parts_are_in_order_and_hold_each_row_once(kind: str, data: st.DataObject) -> None:
+    value = st.none() | st.sampled_from(KINDS[kind][1])
+    runs = data.draw(
+        st.lists(st.lists(value, max_size=12).map(lambda run: sorted(run, key=order)), max_size=5)
+    )
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    found = list(merged([_pieces(run, arrow_type(kind), sizes) for run in runs], 0, FAR))
+    parts = [[each for table in part for each in table.column(0).to_pylist()] for part in found]
+    assert Counter(bits(each) for part in parts for each in part) == Counter(
+        bits(e) for run in runs for e in run
+    )
+    ends = [(min(part, key=order), max(part, key=order)) for part in parts if part]
+    assert all(order(a[1]) <= order(b[0]) for a, b in pairwise(ends))
+
+
+def test_long_runs_are_held_by_pieces() -> None:
+    """Ten runs of 1,000 rows, read ten rows at a time: a part is about one piece of each."""
+    rng = random.Random(1)
+    runs = [sorted(rng.choices(range(10**6), k=1_000)) for _ in range(10)]
+    sizes = [sum(map(len, part)) for part in merged([_pieces(r, pa.int64(), [10]) for r in runs], 0, FAR)]
+    assert sum(sizes) == 10_000
+    assert max(sizes) <= 200
+
+
+@pytest.mark.parametrize("values", [[1, 3, 2], [1, None], [2, 2, 1], [None, 5, None]])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_run_that_is_not_sorted(values: list[Any], size: int) -> None:
+    other = [0, 1, 2, 3, 4, 5, 6]
+    with pytest.raises(NotSorted):
+        list(merged([_pieces(values, pa.int64(), [size]), _pieces(other, pa.int64(), [3])], 0, FAR))
+
+
+def test_equal_keys_beyond_what_may_be_held() -> None:
+    runs = [_pieces([1] * 1_000, pa.int64(), [10]), _pieces(list(range(10)), pa.int64(), [3])]
+    with pytest.raises(NotSorted):
+        list(merged(runs, 0, 1_000))
+
+
+@given(st.lists(st.none() | st.integers(0, 3)))
+def test_what_ascends(values: list[int | None]) -> None:
+    expected = values == sorted(values, key=order)
+    assert ascending(ordered(pa.array(values, pa.int64()))) == expected
+
+
+@pytest.mark.parametrize("unsorted", ["none", "one that is not in the sample", "all"])
+def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsorted: str) -> None:
+    """As Spark and Trino write them. Sorted ones need no scratch file; for one that is not, the merge begins again."""
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 400_000)
+    scattered, streamed = [], []
+    make_folder, read = tempfile.mkdtemp, inputs.Inputs.stream
+
+    def noting(**how: Any) -> str:
+        scattered.append(how)
+        return make_folder(**how)
+
+    def stream(self: inputs.Inputs, group: inputs.Group, piece_bytes: int) -> Iterator[pa.Table]:
+        streamed.append(group)
+        return read(self, group, piece_bytes)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", noting)
+    monkeypatch.setattr(inputs.Inputs, "stream", stream)
+    rng = np.random.default_rng(3)
+    files = sorted((np.sort(rng.integers(0, 10**9, 2_000)) for _ in range(50)), key=lambda keys: int(keys[0]))
+    if unsorted != "none":  # of the files by their least key, every other one is in the sample
+        for keys in files if unsorted == "all" else files[9:10]:
+            keys[[1_000, 1_500]] = keys[[1_500, 1_000]]
+    for number, keys in enumerate(files):
+        texts = [f"text {key % 17}" for key in keys]
+        pq.write_table(pa.table({"k": keys, "s": texts}), tmp_path / f"{number:02}.parquet")
+    task = task_of(tmp_path, (FileColumn("k", "int64"), FileColumn("s", "string")), row_group_bytes=20_000)
+    written = merge(task)
+    before, after = (
+        pa.concat_tables(pq.read_table(path) for path in paths).combine_chunks()
+        for paths in ([each.path for each in task.inputs], [file.path for file in written])
+    )
+    assert ascending(after.column(0).combine_chunks())
+    by = [("k", "ascending"), ("s", "ascending")]
+    assert after.sort_by(by).equals(before.sort_by(by))
+    assert bool(scattered) == (unsorted != "none")
+    assert bool(streamed) == (unsorted != "all")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {Path(file.path).name for file in written}
