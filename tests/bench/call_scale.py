@@ -190,7 +190,7 @@ def main() -> None:
         rows = [[format_, *(f"{files:,}" for files in counts), "ratio"]]
         for what in dict.fromkeys(what for column in columns for what in column):
             values = [column.get(what, column.get(what.partition(",")[0], 0.0)) for column in columns]
-            shown = [f"{value:,.0f}" if "MB" in what else f"{value:.1f}" for value in values]
+            shown = [f"{value:,.0f}" if "MB" in what else f"{value:.2f}" for value in values]
             rows.append([what, *shown, f"{values[-1] / max(values[0], 0.01):.1f}"])
         print(page(rows, right=frozenset(range(1, len(counts) + 2))), flush=True)
 
