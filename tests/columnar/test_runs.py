@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
+from lakekeeper.columnar.inputs import pack
 from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.runs import NotSorted, ascending, merged
 from lakekeeper.columnar.sorting import ordered
 from lakekeeper.columnar.types import arrow_type
-from lakekeeper.core.model.file_merge import FileColumn
+from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput
 from tests.columnar.tasks import task_of
 from tests.columnar.test_merge import KINDS, bits, order
 from tests.sampling import fewer
@@ -123,3 +124,25 @@ def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert bool(scattered) == (unsorted != "none")
     assert bool(streamed) == (unsorted != "all")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {Path(file.path).name for file in written}
+
+
+def test_streams_keep_ids_and_leave_out_deleted_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that a file does not store follow from the position in the file, whatever was read before."""
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 200_000)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: pytest.fail(f"a scratch file in {how}"))
+    rows, expected, given = 9_000, [], []
+    for number in range(3):
+        keys = 3 * np.arange(rows) + number
+        stored = [i if i % 7 == 0 else None for i in range(rows)]
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"k": keys, "id": pa.array(stored, pa.int64())}), path, row_group_size=5_000)
+        dead = np.arange(number, rows, 11)
+        first = (number + 1) * 100_000
+        given.append(FileInput(str(path), rows, pack(dead), first_row_id=first))
+        gone = set(dead.tolist())
+        live = (i for i in range(rows) if i not in gone)
+        expected += [(int(keys[i]), first + i if stored[i] is None else i) for i in live]
+    columns = (FileColumn("k", "int64"), FileColumn("id", "int64", replaces_null=ROW_ID))
+    (made,) = merge(task_of(tmp_path, columns, inputs=tuple(given)))
+    found = pq.read_table(made.path)
+    assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == sorted(expected)
