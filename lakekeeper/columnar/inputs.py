@@ -24,6 +24,7 @@ from lakekeeper.columnar.files import Files
 from lakekeeper.columnar.nans import float_leaves
 from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
+from lakekeeper.columnar.runs import Unfit
 from lakekeeper.columnar.sizes import size_of
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.stored import is_modern, located, stored_alike
@@ -55,6 +56,14 @@ def unpack(text: str) -> Longs:
     """Inverse of :func:`pack`."""
     data = zlib.decompress(base64.b64decode(text)) if text else b""
     return np.cumsum(np.frombuffer(data, "<i8")).astype(np.int64)
+
+
+def _longest_dictionary(column: pa.ChunkedArray | pa.Array) -> int:
+    """Values of the longest dictionary of a column; 0 for one without."""
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return max((len(chunk.dictionary) for chunk in chunks), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +313,7 @@ class Inputs:
         sure = [c for c in wanted if c not in batched]
         with self._reading(group) as file:
             whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
-            for first, read in self._measured(
-                file.batches(group.group, paths, batch_rows), self.rows(group), self._piece_bytes
-            ):
+            for first, read in self._measured(file.batches(group.group, paths, batch_rows), self.rows(group)):
                 count = read.num_rows
                 arrays = [
                     whole[c].slice(first, count) if c in whole else self._column(file, group, c, read, first)
@@ -314,39 +321,38 @@ class Inputs:
                 ]
                 yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in wanted]), first)
 
-    @staticmethod
-    def _measured(batches: Iterable[pa.RecordBatch], rows: int, most: int) -> Iterator[tuple[int, pa.Table]]:
-        """(number of its first row, table) of the batches together, cut where a table has more bytes than the most."""
+    def _measured(self, batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[tuple[int, pa.Table]]:
+        """(number of its first row, table) of the batches together, cut where a table is larger than a piece."""
         first = size = last = 0
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
             size += batch.nbytes
             last += batch.num_rows
-            if size > most or last == rows:
+            if size > self._piece_bytes or last == rows:
                 yield first, pa.Table.from_batches(held)
                 first, size, held = last, 0, []
 
-    def stream(self, group: Group, piece_bytes: int) -> Iterator[pa.Table]:
-        """The live rows of a row group as tables of about so many bytes, each read when it is asked for.
+    def stream(self, group: Group, rows: int) -> Iterator[pa.Table]:
+        """The live rows of a row group, ``rows`` at a time, each table read when it is asked for.
 
-        The file stays open until the end, whatever is read meanwhile. Raises Declined.
+        The file stays open until the end, whatever is read meanwhile. Raises Declined, and Unfit where the dictionary
+        of a column is longer than the tables: those of all streams are unified for each part of a merge.
         """
         leaves, every = self._leaves[group.file], range(len(self.types))
         names = [found.path[0] for found in leaves if found is not None]
         if not names:
             yield self.read(group)
             return
-        rows, (size, unsure) = self.rows(group), self.sizes(group)
-        batch_rows = piece_bytes * rows // max(size, 1)
-        if unsure:
-            batch_rows = min(batch_rows, _BATCH[1], 4 * piece_bytes // _ROW)
-        batch_rows = max(_BATCH[0], min(batch_rows, rows))
         with self._reading(group, apart=True) as file:
-            batches = file.batches(group.group, names, batch_rows)
-            for first, read in self._measured(batches, rows, piece_bytes if unsure else 0):
+            first = 0
+            for batch in file.batches(group.group, names, rows):
+                read = pa.Table.from_batches([batch])
                 arrays = [self._column(file, group, c, read, first) for c in every]
+                if any(_longest_dictionary(each) > rows for each in arrays):
+                    raise Unfit
                 yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in every]), first)
+                first += batch.num_rows
 
     def read(self, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
         """The live rows of a row group: all columns of the outputs, or some, by number, in :attr:`read_types`.

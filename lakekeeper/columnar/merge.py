@@ -27,7 +27,7 @@ from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.inputs import Group, Inputs
 from lakekeeper.columnar.outputs import Outputs
-from lakekeeper.columnar.runs import MOST, NotSorted, ascending, merged
+from lakekeeper.columnar.runs import MOST, Unfit, ascending, merged
 from lakekeeper.columnar.sampling import Sample, quantiles, sampled
 from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
 from lakekeeper.columnar.values import Declined, Longs
@@ -43,7 +43,11 @@ _MORE = 1.5  # share of the memory that rows may take if they were expected to f
 _TOO_MANY = "more rows of about the same key than fit in memory"
 _SAMPLED = 24  # row groups from which cuts are taken, and values of each batch of a scratch file
 _SCRATCH_FILES = 256  # up to which a scratch file holds half of a range: a worker touches less memory then
-_PIECES = 32  # a piece of each sorted run takes together this part of the memory
+_PIECES = 32  # pieces of all sorted runs together take this part of the memory, if that is enough rows
+PIECE_ROWS = 1 << 14
+"""Rows of a piece below which a sorted run is not merged as a stream."""
+STREAMS = 0.125
+"""The largest share of the memory that pieces of all runs may take together."""
 _SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
@@ -86,7 +90,7 @@ class _Merge:
     def run(self) -> tuple[list[Range], list[WrittenFile]]:
         try:
             return self._run()
-        except NotSorted:  # its outputs are removed
+        except Unfit:  # its outputs are removed
             self.streams = False
             return self._run()
 
@@ -180,8 +184,9 @@ class _Merge:
         each = [self.inputs.within(groups, column, range_) for range_ in inner]
         sizes = [sum(map(self.inputs.decoded_bytes, some)) * size / max(expected, 1) for some in each]
         again = sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES
-        if again and in_order and self._may_stream(groups, column):
-            self._streamed(groups, own, sum(rows for _, rows in sample), outputs)
+        piece_rows = self._rows_of_pieces(groups, column) if again and in_order else 0
+        if piece_rows:
+            self._streamed(groups, own, piece_rows, sum(rows for _, rows in sample), outputs)
             return
         if again:
             cuts = fine if len(fine) < _SCRATCH_FILES else fine[1::2]
@@ -211,16 +216,26 @@ class _Merge:
             ]
         return sample, in_order
 
-    def _may_stream(self, groups: Sequence[Group], column: int) -> bool:
-        """Whether row groups that seem to be sorted runs can be merged as streams: few, and on the local disk."""
-        few = len(groups) <= MOST and not self.files.remote
-        return self.streams and few and column == self.task.key[0]
+    def _rows_of_pieces(self, groups: Sequence[Group], column: int) -> int:
+        """Rows of each run to hold where row groups that ascend are best merged as streams; 0 where they are not.
 
-    def _streamed(self, groups: Sequence[Group], own: Range, count: int, outputs: Outputs) -> None:
-        """Merge sorted runs of about so many rows together."""
+        Few runs of short rows on the local disk are: with fewer rows in a piece, calls cost more than their work.
+        """
+        if not self.streams or len(groups) > MOST or self.files.remote or column != self.task.key[0]:
+            return 0
+        if any(self.inputs.sizes(group)[1] for group in groups):
+            return 0
+        size = sum(map(self.inputs.decoded_bytes, groups))
+        row_bytes = size / max(sum(map(self.inputs.rows, groups)), 1) * len(groups)  # of a row of each run
+        rows = int(max(MEMORY_BYTES // _PIECES / max(row_bytes, 1), PIECE_ROWS))
+        return rows if rows * row_bytes <= STREAMS * MEMORY_BYTES else 0
+
+    def _streamed(
+        self, groups: Sequence[Group], own: Range, piece_rows: int, count: int, outputs: Outputs
+    ) -> None:
+        """Merge sorted runs of about ``count`` rows together."""
         outputs.expect(self.inputs.live_rows if own.whole else count)
-        piece = MEMORY_BYTES // (_PIECES * len(groups))
-        runs = [self.inputs.stream(group, piece) for group in groups]
+        runs = [self.inputs.stream(group, piece_rows) for group in groups]
         rest: list[pa.Table] = []
         for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
             rows = self._inside(_whole(parts, self.inputs.read_types), own)

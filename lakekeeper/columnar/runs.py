@@ -18,8 +18,8 @@ MOST = 64
 """Runs that are merged as streams: each holds a file open, and a piece in memory."""
 
 
-class NotSorted(Exception):
-    """A run that is not ascending, or in which more rows share a key than may be held."""
+class Unfit(Exception):
+    """A run that does not ascend, in which more rows share a key than may be held, or that costs more as a stream."""
 
 
 def ascending(values: pa.Array) -> bool:
@@ -31,7 +31,7 @@ def ascending(values: pa.Array) -> bool:
 def merged(runs: Sequence[Iterator[pa.Table]], key: int, most: int) -> Iterator[list[pa.Table]]:
     """The rows of all runs by a column: no row of a part is below one of an earlier part; within one, in any order.
 
-    At most ``most`` bytes of a run are held. Raises NotSorted.
+    At most ``most`` bytes of a run are held. Raises Unfit.
     """
     held = [_Run(run, key, most) for run in runs]
     while held:
@@ -87,9 +87,9 @@ class _Run:
         if self.rows is not None:
             piece, values = pa.concat_tables([self.rows, piece]), pa.concat_arrays([self._values, values])
             if piece.nbytes > self._most:
-                raise NotSorted
+                raise Unfit
         if not ascending(values):
-            raise NotSorted
+            raise Unfit
         self.rows, self._values = piece, values
 
     @property

@@ -170,7 +170,8 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param == "by scratch files":
         monkeypatch.setattr(merging, "MOST", 0)
     elif request.param == "as streams if sorted":
-        monkeypatch.setattr(inputs, "_BATCH", (1, 2))
+        monkeypatch.setattr(merging, "PIECE_ROWS", 2)
+        monkeypatch.setattr(merging, "STREAMS", 1e9)
     if request.param != "at once":
         monkeypatch.setattr(merging, "MEMORY_BYTES", 100)
         monkeypatch.setattr(merging, "SKEW", 1e9)

@@ -21,7 +21,7 @@ from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.inputs import pack
 from lakekeeper.columnar.merge import merge
-from lakekeeper.columnar.runs import NotSorted, ascending, merged
+from lakekeeper.columnar.runs import Unfit, ascending, merged
 from lakekeeper.columnar.sorting import ordered
 from lakekeeper.columnar.types import arrow_type
 from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput
@@ -71,13 +71,13 @@ def test_long_runs_are_held_by_pieces() -> None:
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_a_run_that_is_not_sorted(values: list[Any], size: int) -> None:
     other = [0, 1, 2, 3, 4, 5, 6]
-    with pytest.raises(NotSorted):
+    with pytest.raises(Unfit):
         list(merged([_pieces(values, pa.int64(), [size]), _pieces(other, pa.int64(), [3])], 0, FAR))
 
 
 def test_equal_keys_beyond_what_may_be_held() -> None:
     runs = [_pieces([1] * 1_000, pa.int64(), [10]), _pieces(list(range(10)), pa.int64(), [3])]
-    with pytest.raises(NotSorted):
+    with pytest.raises(Unfit):
         list(merged(runs, 0, 1_000))
 
 
@@ -87,10 +87,13 @@ def test_what_ascends(values: list[int | None]) -> None:
     assert ascending(ordered(pa.array(values, pa.int64()))) == expected
 
 
-@pytest.mark.parametrize("unsorted", ["none", "one that is not in the sample", "all"])
+@pytest.mark.parametrize(
+    "unsorted", ["none", "none, long dictionaries", "one that is not in the sample", "all"]
+)
 def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsorted: str) -> None:
     """As Spark and Trino write them. Sorted ones need no scratch file; for one that is not, the merge begins again."""
     monkeypatch.setattr(merging, "MEMORY_BYTES", 400_000)
+    monkeypatch.setattr(merging, "PIECE_ROWS", 64)
     scattered, streamed = [], []
     make_folder, read = tempfile.mkdtemp, inputs.Inputs.stream
 
@@ -106,11 +109,11 @@ def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(inputs.Inputs, "stream", stream)
     rng = np.random.default_rng(3)
     files = sorted((np.sort(rng.integers(0, 10**9, 2_000)) for _ in range(50)), key=lambda keys: int(keys[0]))
-    if unsorted != "none":  # of the files by their least key, every other one is in the sample
+    if not unsorted.startswith("none"):  # of the files by their least key, every other one is in the sample
         for keys in files if unsorted == "all" else files[9:10]:
             keys[[1_000, 1_500]] = keys[[1_500, 1_000]]
     for number, keys in enumerate(files):
-        texts = [f"text {key % 17}" for key in keys]
+        texts = [f"text {key % (200 if 'dictionaries' in unsorted else 17)}" for key in keys]
         pq.write_table(pa.table({"k": keys, "s": texts}), tmp_path / f"{number:02}.parquet")
     task = task_of(tmp_path, (FileColumn("k", "int64"), FileColumn("s", "string")), row_group_bytes=20_000)
     written = merge(task)
@@ -129,6 +132,7 @@ def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_streams_keep_ids_and_leave_out_deleted_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids that a file does not store follow from the position in the file, whatever was read before."""
     monkeypatch.setattr(merging, "MEMORY_BYTES", 200_000)
+    monkeypatch.setattr(merging, "PIECE_ROWS", 100)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **how: pytest.fail(f"a scratch file in {how}"))
     rows, expected, given = 9_000, [], []
     for number in range(3):
