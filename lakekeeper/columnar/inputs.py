@@ -334,7 +334,7 @@ class Inputs:
                 first, size, held = last, 0, []
 
     def stream(self, group: Group, rows: int) -> Iterator[pa.Table]:
-        """The live rows of a row group, ``rows`` at a time, each table read when it is asked for.
+        """The live rows of a row group, ``rows`` at a time, each table read when it is needed.
 
         The file stays open until the end, whatever is read meanwhile. Raises Declined, and Unfit where the dictionary
         of a column is longer than the tables: those of all streams are unified for each part of a merge.

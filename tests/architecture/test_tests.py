@@ -155,7 +155,6 @@ ELSEWHERE = {
     "core/cost/read_model.py": "core/cost/test_workload_reads.py",
     "core/cost/unfiltered_keys.py": "core/planning/policies/test_adaptive.py",
     "core/layout/adjacency.py": "core/test_goldens.py",
-    "core/layout/snapshot_index.py": "core/layout/test_single_run.py",
     "core/scheduling/auto_report.py": "engine/test_sweep.py",
     "engine/auto_settings.py": "engine/test_service.py",
     "engine/table_turn.py": "engine/test_sweep.py",

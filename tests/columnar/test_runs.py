@@ -25,8 +25,8 @@ from lakekeeper.columnar.runs import Unfit, ascending, merged
 from lakekeeper.columnar.sorting import ordered
 from lakekeeper.columnar.types import arrow_type
 from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput
+from tests.columnar.kinds import KINDS, bits, order
 from tests.columnar.tasks import task_of
-from tests.columnar.test_merge import KINDS, bits, order
 from tests.sampling import fewer
 
 FAR = 1 << 40
