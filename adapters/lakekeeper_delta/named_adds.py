@@ -21,6 +21,7 @@ from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.spellings import UNLIKE
 
 _unlike = re.compile(UNLIKE)
+_BEGINS = re.compile(rb'\{"(?:add|remove)":\{"path":"([^"\\]*)"')
 _log = logging.getLogger(__name__)
 _File = dict[str, Any]
 
@@ -60,7 +61,8 @@ def replayed(commits: Iterable[bytes], wanted: Collection[str]) -> tuple[list[_F
     touched: set[tuple[str, str]] = set()
     for text in commits:
         for line in text.splitlines():
-            if b'"add"' not in line and b'"remove"' not in line:
+            adds, removes = b'"add"' in line, b'"remove"' in line
+            if not (adds or removes) or (not (adds and removes) and _names_another(line, wanted)):
                 continue
             action = json.loads(line)
             for kind in ("add", "remove"):
@@ -78,6 +80,17 @@ def replayed(commits: Iterable[bytes], wanted: Collection[str]) -> tuple[list[_F
                     # As in the state that Delta makes of a log.
                     live[name] = {**file, "dataChange": False}
     return list(live.values()), touched
+
+
+def _names_another(line: bytes, wanted: Collection[str]) -> bool:
+    """Whether a line is, as it begins, about a file that is not wanted: then it need not be parsed. Raises Unlike."""
+    begins = _BEGINS.match(line)
+    if begins is None:
+        return False
+    path = begins[1].decode()
+    if _unlike.search(path):
+        raise Unlike
+    return path not in wanted
 
 
 def _identity(file: _File) -> tuple[str, str]:
