@@ -68,6 +68,8 @@ org.apache.spark.sql.delta.storage.LogStore$: apply/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore: pathWithFileSystem/1 read/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore$: createInstance/1
 org.apache.spark.sql.delta.util.DeltaFileOperations$: absolutePath/2
+org.apache.spark.sql.delta.util.JsonUtils$: mapper/0
+com.fasterxml.jackson.databind.ObjectMapper: getTypeFactory/0 readValue/2
 """
 
 

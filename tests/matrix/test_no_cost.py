@@ -16,11 +16,10 @@ from tests.oracles.spark_jobs import Phases, stages_of_group
 
 COLUMNS = ["id", "p", "k", "v"]
 LINEAGE = ["_row_id", "_last_updated_sequence_number"]
-JOBS = {"delta-vectors": (2, 3), "delta-copies": (2, 3), "iceberg-v2": (1, 1), "iceberg-v3": (1, 1)}
+JOBS = {"delta-vectors": (1, 2), "delta-copies": (1, 2), "iceberg-v2": (1, 1), "iceberg-v3": (1, 1)}
 """Jobs of the rewrite, and of the whole call with planning and commit.
 
-On Delta one job of the rewrite reads the state of the log. The driver reads a small log, and the manifests of a small
-table.
+The driver reads a small log, and the manifests of a small table.
 """
 
 
