@@ -14,15 +14,9 @@ from lakekeeper_delta.driver_listing import parsed_stats
 from lakekeeper_delta.file_marks import KEY_TAG, LEVEL_TAG, vector_id
 from lakekeeper_delta.live_adds import replayed
 from lakekeeper_delta.log_files import Unlike
+from tests.delta.vectors import VECTORS
 
-_VECTOR = {
-    "storageType": "u",
-    "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
-    "sizeInBytes": 40,
-    "cardinality": 3,
-}
-_VECTORS = st.sampled_from([None, {**_VECTOR, "offset": 1}, {**_VECTOR, "offset": 9}, _VECTOR])
-_FILES = st.tuples(st.sampled_from("abcd"), _VECTORS)
+_FILES = st.tuples(st.sampled_from("abcd"), VECTORS)
 
 
 def _add(path: str, vector: dict[str, Any] | None, size: int) -> dict[str, Any]:

@@ -16,16 +16,10 @@ from lakekeeper_delta.named_adds import named_adds, replayed
 from lakekeeper_delta.native import Log
 from tests.delta.by_hand import ByHand
 from tests.delta.scene import Scene
+from tests.delta.vectors import VECTOR, VECTORS
 from tests.rewrites import recluster
 
-_VECTOR = {
-    "storageType": "u",
-    "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
-    "sizeInBytes": 40,
-    "cardinality": 3,
-}
-_VECTORS = st.sampled_from([None, {**_VECTOR, "offset": 1}, {**_VECTOR, "offset": 9}, _VECTOR])
-_ACTIONS = st.tuples(st.sampled_from(["add", "remove", "other"]), st.sampled_from("abcd"), _VECTORS)
+_ACTIONS = st.tuples(st.sampled_from(["add", "remove", "other"]), st.sampled_from("abcd"), VECTORS)
 
 
 @given(st.lists(st.lists(_ACTIONS, max_size=5), max_size=6), st.sets(st.sampled_from("abcd")))
@@ -133,7 +127,7 @@ def test_what_is_left_to_delta(table: ByHand, why: str) -> None:
     one = table.add("one.parquet")
     table.commit(one)
     if why == "two live vectors":
-        table.commit({"add": {**one["add"], "deletionVector": _VECTOR}})
+        table.commit({"add": {**one["add"], "deletionVector": VECTOR}})
     elif why == "a path with two spellings":
         table.commit({"add": {**one["add"], "path": "./two.parquet"}})
     log = table.scene.log()
