@@ -83,7 +83,7 @@ def replayed(commits: Iterable[bytes], wanted: Collection[str]) -> tuple[list[_F
 
 
 def _names_another(line: bytes, wanted: Collection[str]) -> bool:
-    """Whether a line is, as it begins, about a file that is not wanted: then it need not be parsed. Raises Unlike."""
+    """Whether a line begins with the path of a file that is not wanted, and need not be parsed. Raises Unlike."""
     begins = _BEGINS.match(line)
     if begins is None:
         return False
@@ -107,7 +107,7 @@ def _of_checkpoint(file: Any, wanted: Collection[str]) -> Iterator[_File]:
         if "sidecar" in schema.names or "stats" not in there:
             raise Unlike
         names = pa.array(sorted(wanted), pa.string())
-        # Of each file, what a commit says of it; "stats_parsed" and "partitionValues_parsed" say it again.
+        # The fields that a commit has, too; "stats_parsed" and "partitionValues_parsed" repeat two of them.
         read = [f"add.{name}" for name in there if not name.endswith("_parsed")]
         for group in range(file.num_row_groups):
             paths = _column(file.read_row_group(group, columns=["add.path"]))

@@ -30,7 +30,7 @@ from lakekeeper.columnar.outputs import Outputs
 from lakekeeper.columnar.runs import MOST, Unfit, ascending, merged
 from lakekeeper.columnar.sampling import Sample, quantiles, sampled
 from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
-from lakekeeper.columnar.values import Declined, Longs
+from lakekeeper.columnar.values import Declined, Longs, single
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.keys import from_json_values
 
@@ -209,7 +209,7 @@ class _Merge:
         sample: Sample = []
         in_order = True
         for rows in self.inputs.tables(self.inputs.ascending(groups, column)[::step], [column]):
-            values = ordered(_single(rows.column(0)))
+            values = ordered(single(rows.column(0)))
             in_order = in_order and ascending(values)
             sample += [
                 (value, step * count) for value, count in sampled(values.filter(pa.array(own.holds(values))))
@@ -239,7 +239,7 @@ class _Merge:
         rest: list[pa.Table] = []
         for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
             rows = self._inside(_whole(parts, self.inputs.read_types), own)
-            order = permutation([ordered(_single(rows.column(c))) for c in self.task.key])
+            order = permutation([ordered(single(rows.column(c))) for c in self.task.key])
             rest.append(rows if order is None else rows.take(pa.array(order)))
             rest = self._write_full(rest, outputs)
         if rest:
@@ -259,13 +259,13 @@ class _Merge:
     def _inside(self, rows: pa.Table, own: Range) -> pa.Table:
         if own.whole:
             return rows
-        inside = own.holds(ordered(_single(rows.column(self._column))))
+        inside = own.holds(ordered(single(rows.column(self._column))))
         return rows if inside.all() else rows.filter(pa.array(inside))
 
     def _write(self, rows: pa.Table, outputs: Outputs, more: int = 0) -> None:
         """Sort rows, and write them row group by row group; about ``more`` rows follow."""
         outputs.expect(rows.num_rows + more)
-        order = permutation([ordered(_single(rows.column(c))) for c in self.task.key])
+        order = permutation([ordered(single(rows.column(c))) for c in self.task.key])
         at = 0
         while at < rows.num_rows:
             size = min(outputs.wanted(), rows.num_rows - at)
@@ -289,7 +289,7 @@ class _Merge:
                 for read in self.inputs.tables(groups):
                     for part in slices(read, MEMORY_BYTES // 8, longest=_SLICE):
                         rows = self._inside(part, own).cast(schema)
-                        number = buckets(ordered(_single(rows.column(column))), cuts)
+                        number = buckets(ordered(single(rows.column(column))), cuts)
                         for i, some in _by_bucket(rows, number, len(paths)):
                             writers[i].write_table(some.combine_chunks())
                         left += rows.num_rows
@@ -321,7 +321,7 @@ class _Merge:
 
     def _divided(self, scratch: pa.Table, column: int) -> Iterator[pa.Table]:
         batches = [pa.Table.from_batches([batch]) for batch in scratch.to_batches()]
-        values = [ordered(_single(rows.column(column))) for rows in batches]
+        values = [ordered(single(rows.column(column))) for rows in batches]
         sample = [each for chunk in values for each in sampled(chunk, _SAMPLED)]
         cuts = quantiles(sample, -(-scratch.nbytes // (MEMORY_BYTES // 2)))
         for number in range(len(cuts) + 1):
@@ -353,13 +353,6 @@ def _whole(tables: list[pa.Table], types: Sequence[pa.DataType]) -> pa.Table:
         columns.append(column.unify_dictionaries().combine_chunks())
         del chunks, column
     return pa.table(columns, names=[str(c) for c in range(len(types))])
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    if isinstance(found, pa.ChunkedArray):
-        return found.chunk(0) if found.num_chunks == 1 else pa.concat_arrays(found.chunks)
-    return found
 
 
 def _key_kind(kind: pa.DataType) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.columnar.sorting import Token, buckets, ordered, tokens
+from lakekeeper.columnar.values import single
 
 MOST = 64
 """Runs that are merged as streams: each holds a file open, and a piece in memory."""
@@ -58,13 +59,13 @@ def _order(token: Token | None) -> tuple[bool, Token]:
 
 
 class _Run:
-    """A run, of which ``rows`` are held; None if there are none."""
+    """A run, and those of its ``rows`` that are held; None if no row is."""
 
     def __init__(self, pieces: Iterator[pa.Table], key: int, most: int) -> None:
         self._pieces = pieces
         self._key = key
         self._most = most
-        self._values: pa.Array | None = None
+        self._values = pa.array([], pa.int64())
         self._piece = 0
         self.rows: pa.Table | None = None
         self.ended = False
@@ -83,7 +84,7 @@ class _Run:
         if not piece.num_rows:
             return
         self._piece = piece.num_rows
-        values = ordered(_single(piece.column(self._key)))
+        values = ordered(single(piece.column(self._key)))
         if self.rows is not None:
             piece, values = pa.concat_tables([self.rows, piece]), pa.concat_arrays([self._values, values])
             if piece.nbytes > self._most:
@@ -95,11 +96,11 @@ class _Run:
     @property
     def last(self) -> Token | None:
         """The greatest key that is held."""
-        return tokens(self._held()[-1:])[0]
+        return tokens(self._values[-1:])[0]
 
     def take_below(self, bound: Token | None) -> pa.Table:
         """The rows whose key is below the bound; they are no longer held."""
-        rows, values = self.rows, self._held()
+        rows, values = self.rows, self._values
         if rows is None:
             raise AssertionError("a run that holds rows")
         count = 0 if bound is None else int((buckets(values, [bound]) == 0).sum())
@@ -111,13 +112,3 @@ class _Run:
         """All rows that are held."""
         rows, self.rows = self.rows, None
         return rows
-
-    def _held(self) -> pa.Array:
-        if self._values is None:
-            raise AssertionError("a run that holds rows")
-        return self._values
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

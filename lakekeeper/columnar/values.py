@@ -112,3 +112,11 @@ def _decimals(values: pa.Array, precision: int) -> pa.Array:
     pairs = np.frombuffer(plain.buffers()[1], np.int64)[2 * plain.offset : 2 * (plain.offset + len(plain))]
     # Little-endian halves: the low half alone holds a number with this few digits.
     return pa.array(pairs[::2], mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def single(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column as one array."""
+    found = column.combine_chunks()
+    if isinstance(found, pa.ChunkedArray):
+        return found.chunk(0) if found.num_chunks == 1 else pa.concat_arrays(found.chunks)
+    return found

@@ -125,9 +125,8 @@ def _held(value: Any, seen: set[int]) -> int:
     if is_dataclass(value) and not isinstance(value, type):
         inside = [getattr(value, each.name) for each in fields(value)]
     elif isinstance(value, tuple | list):
-        inside = (
-            list(value) if len(value) <= _KEY_PARTS else []
-        )  # a longer one holds no arrays, such as queries
+        # A longer one, such as the queries of a workload, holds no arrays.
+        inside = list(value) if len(value) <= _KEY_PARTS else []
     else:
         inside = list(getattr(value, "__dict__", {}).values())
     if inside or not hasattr(value, "nbytes"):

@@ -99,7 +99,6 @@ CASES: dict[Callable[[Path], None], tuple[FileColumn, ...]] = {
 RUN = """
 import sys
 import pyarrow as pa
-import pyarrow.compute as pc
 from lakekeeper.columnar import merge as merging
 from lakekeeper.core.model.file_merge import FileMerge
 merging.MEMORY_BYTES = int(sys.argv[2])

@@ -116,7 +116,10 @@ def test_a_small_log_takes_no_spark_job(table: ByHand) -> None:
     state = log.latest()
     context = table.scene.spark.sparkContext
     context.setJobGroup("adds", "")
-    found = add_files(log, state, ["0.parquet", "2.parquet"])
+    try:
+        found = add_files(log, state, ["0.parquet", "2.parquet"])
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
     assert sorted(str(add.path()) for add in found) == ["0.parquet", "2.parquet"]
     assert list(context.statusTracker().getJobIdsForGroup("adds")) == []
 
