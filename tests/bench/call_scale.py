@@ -103,7 +103,7 @@ def iceberg(spark: Any, home: Path, files: int) -> str:
     name = f"db.t{files}"
     spark.sql(
         f"CREATE TABLE ice.{name} (k BIGINT, v STRING, p INT) USING iceberg PARTITIONED BY (p) "
-        "TBLPROPERTIES ('write.delete.mode'='merge-on-read')"
+        "TBLPROPERTIES ('write.delete.mode'='merge-on-read', 'write.distribution-mode'='none')"
     )
     fill(spark).writeTo(f"ice.{name}").option("fanout-enabled", "true").append()
     table = SqlCatalog("ice", uri=f"sqlite:///{home}/catalog.db").load_table(name)
@@ -138,6 +138,8 @@ def measured(table: lk.Table, what: str) -> dict[str, float]:
         before, wall = cpu(), time.perf_counter()
         report = call(table)
         used = cpu() - before
+        if name.startswith("recluster"):
+            assert sum(group.files_in for group in report.groups) == REAL, report
         found[name] = used.total
         manifests = used.ended if name in OWN_THREADS else used.manifests
         if manifests and what.startswith("iceberg"):
