@@ -34,6 +34,7 @@ from lakekeeper_delta.garbage import find_garbage
 from lakekeeper_delta.live_adds import live_bytes
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.reading import History, actions_of, commit_file, newest_after, read_history, trusted
+from lakekeeper_delta.transactions import transactions
 
 USUAL_AGE_MS = 168 * HOUR_MS
 LOG_FOLDER = "_delta_log"
@@ -100,16 +101,15 @@ class DeltaStorage:
         Restores record such an action too, to be committed once (see ``restore``); they are no streams.
         """
         with self._answering("its transactions"):
-            txns = self._log.jvm.python_list(self.newest().snapshot.setTransactions())
             return [
                 SinkCommit(
-                    sink=f"Delta application {txn.appId()}",
-                    position=f"transaction {int(txn.version())}",
+                    sink=f"Delta application {each.app}",
+                    position=f"transaction {each.version}",
                     version=None,
-                    at_ms=int(txn.lastUpdated().get()) if txn.lastUpdated().isDefined() else None,
+                    at_ms=each.at_ms,
                 )
-                for txn in txns
-                if not is_restore_id(str(txn.appId()))
+                for each in transactions(self._log, self.newest())
+                if not is_restore_id(each.app)
             ]
 
     def garbage(

@@ -1,0 +1,104 @@
+"""Transactions that the driver reads from the log are those of Delta's own state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakekeeper_delta.transactions import RETENTION, Transaction, replayed, transactions
+from tests.delta.by_hand import ByHand
+
+_TXNS = st.builds(
+    Transaction, st.sampled_from(["a", "b", 'c"txn"']), st.integers(0, 9), st.none() | st.integers(0, 9)
+)
+
+
+def line(txn: Transaction, *, bare: bool = False) -> str:
+    """The action as a commit has it; ``bare`` leaves out a time that is not known."""
+    time = {} if bare and txn.at_ms is None else {"lastUpdated": txn.at_ms}
+    return json.dumps({"txn": {"appId": txn.app, "version": txn.version, **time}})
+
+
+@given(
+    st.lists(_TXNS, unique_by=lambda each: each.app),
+    st.lists(st.lists(st.one_of(_TXNS, st.none()), max_size=4), max_size=5),
+    st.booleans(),
+)
+def test_the_last_action_of_an_application_counts(
+    checkpoint: list[Transaction], commits: list[list[Transaction | None]], bare: bool
+) -> None:
+    last = {each.app: each for each in checkpoint}
+    last |= {each.app: each for commit in commits for each in commit if each is not None}
+    other = json.dumps({"commitInfo": {"operationParameters": {"txn": "x"}}})
+    texts = ["\n".join(line(each, bare=bare) if each else other for each in commit) for commit in commits]
+    found = replayed(checkpoint, [text.encode() for text in texts])
+    assert {each.app: each for each in found} == last
+
+
+def by_delta(table: ByHand) -> list[Transaction]:
+    """What Delta's own state has."""
+    log = table.scene.log()
+    found = log.jvm.python_list(log.latest().snapshot.setTransactions())
+    at = (each.lastUpdated() for each in found)
+    times = [int(each.get()) if each.isDefined() else None for each in at]
+    return [
+        Transaction(str(each.appId()), int(each.version()), time)
+        for each, time in zip(found, times, strict=True)
+    ]
+
+
+def apart(found: list[Transaction]) -> list[Any]:
+    return sorted((each.app, each.version, each.at_ms) for each in found)
+
+
+@pytest.mark.delta
+@pytest.mark.parametrize("checkpoint", ["none", "classic", "v2"])
+def test_they_are_those_of_delta(table: ByHand, checkpoint: str) -> None:
+    scene = table.scene
+    table.commit(table.add("0.parquet", [0]))
+    if checkpoint == "v2":
+        scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')")
+    interval = 100 if checkpoint == "none" else 2
+    scene.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('delta.checkpointInterval' = '{interval}')")
+    for batch in range(3):
+        for app in ("one", "two", "late")[: 3 if batch == 2 else 2]:
+            rows = scene.spark.range(batch, batch + 1).selectExpr("cast(id AS INT) AS k")
+            written = rows.write.format("delta").mode("append").option("txnAppId", app)
+            written.option("txnVersion", batch).save(str(scene.path))
+        log = scene.log()
+        found = transactions(log, log.latest())
+        assert [(each.app, each.version) for each in sorted(found, key=lambda each: each.app)] == sorted(
+            (app, batch) for app in ("one", "two", "late")[: 3 if batch == 2 else 2]
+        )
+        assert apart(found) == apart(by_delta(table))
+    held = log.latest().snapshot.logSegment().checkpointProvider().topLevelFiles()
+    assert (int(held.size()) > 0) == (checkpoint != "none")
+
+
+@pytest.mark.delta
+def test_no_spark_job_reads_them(table: ByHand) -> None:
+    table.commit(table.add("0.parquet", [0]), json.loads(line(Transaction("one", 7, 5))))
+    log = table.scene.log()
+    state = log.latest()
+    context = table.scene.spark.sparkContext
+    context.setJobGroup("transactions", "")
+    try:
+        found = transactions(log, state)
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
+    assert found == [Transaction("one", 7, 5)]
+    assert list(context.statusTracker().getJobIdsForGroup("transactions")) == []
+
+
+@pytest.mark.delta
+def test_where_delta_drops_old_ones_they_are_left_to_it(table: ByHand) -> None:
+    """``delta.setTransactionRetentionDuration``; Delta ignores the case of its name."""
+    name = "delta.setTransactionRetentionDuration"
+    assert name.lower() == RETENTION
+    table.commit(table.metadata(**{name: "interval 1 day"}), json.loads(line(Transaction("one", 7, 5))))
+    log = table.scene.log()
+    assert transactions(log, log.latest()) == by_delta(table) == []
