@@ -110,7 +110,7 @@ class Follower:
         obstacle = obstacle_to(metadata, schema, snapshot)
         with self._lock:
             seen = self._start(snapshot, metadata)
-            commits, met = winners_after(metadata, current, {seen.version, snapshot.version})
+            commits, met = winners_after(self.jvm, metadata, current, {seen.version, snapshot.version})
             if met != seen.version:
                 seen = self._first(snapshot, metadata)  # rolled back
             winners = (*seen.changes.winners, *(c.winner for c in commits))
@@ -152,7 +152,7 @@ class Follower:
         listed = self._listed
         listing = listed[1] if listed is not None and listed[0] == snapshot.version else None
         version = snapshot.version
-        earlier = earlier_than(metadata, version)
+        earlier = earlier_than(self.jvm, metadata, version)
         return Seen(snapshot, version, Changes(-1 if version is None else version, earlier=earlier), listing)
 
     def _followed(self, pinned: Any, seen: Seen, commits: Sequence[Committed]) -> Seen:

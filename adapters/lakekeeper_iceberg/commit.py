@@ -177,7 +177,7 @@ def change_deletes(
     """
 
     def update(transaction: Any, base: Any) -> Any:
-        commits, met = winners_after(base, base.currentSnapshot(), {change.version})
+        commits, met = winners_after(jvm, base, base.currentSnapshot(), {change.version})
         if met != change.version or any(c.winner.operation == "replace" for c in commits):
             raise Conflict(f"{name}: the table was rewritten or rolled back while the commit was prepared")
         if change.added and int(base.formatVersion()) != change.form:

@@ -405,7 +405,7 @@ class IcebergTable:
         """The commits since ``snapshot``, without their effect on its files."""
         self._refresh()
         metadata = self._metadata()
-        return changes.winners_since(metadata, self._schema(metadata), snapshot)
+        return changes.winners_since(self._jvm, metadata, self._schema(metadata), snapshot)
 
     def _check_inputs(self, rewrites: Sequence[Rewrite], snapshot: Snapshot, seen: Changes) -> None:
         """Raise Conflict if an input was removed or has deletes that its rewrite does not reflect."""
