@@ -34,6 +34,7 @@ from tests.cluster.standalone import cluster
 
 FILES = 10
 ROW_BYTES = {"narrow": 19, "wide": 410, "nested": 40}  # compressed
+_DUCKDB_MEMORY = "8GB"  # beside a cluster, its default of 80 % of the machine has the kernel kill the bench
 POLARS_MB = 1_500  # Polars sorts in memory: at 2,600 MB it takes 20 GB, and the kernel kills the bench
 
 
@@ -205,6 +206,7 @@ def _duckdb(paths: Sequence[str], out: Path) -> int:
     import duckdb  # installed for this bench only
 
     shutil.rmtree(out, ignore_errors=True)
+    duckdb.sql(f"SET memory_limit = '{_DUCKDB_MEMORY}'")
     duckdb.sql(
         f"COPY (FROM read_parquet({list(paths)}) ORDER BY k) TO '{out}.parquet' (FORMAT parquet, CODEC zstd)"
     )
