@@ -10,7 +10,8 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper_iceberg.changes import sequence_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
-from lakekeeper_iceberg.position_deletes import leaves_with_file
+from lakekeeper_iceberg.position_deletes import leaving_with_file
+from lakekeeper_iceberg.scanned_files import deletes_of
 from lakekeeper_iceberg.staging import Made
 
 
@@ -39,18 +40,12 @@ def exchange_of(
     made: list[Made] = [rewrite.native for rewrite in rewrites]
     paths = [path for r in rewrites if r.native.version is None for path in r.task.inputs]
     tasks = planner.tasks(table, version, paths) if paths else []
-    deletes = {
-        str(d.location()): d
-        for task in tasks
-        for d in jvm.items(task.deletes())
-        # Deletion vectors are removed together with their data files.
-        if leaves_with_file(jvm, d) and not jvm.api.util.ContentFileUtil.isDV(d)
-    }
+    deletes = leaving_with_file(jvm, deletes_of(jvm, tasks), vectors=False)
     replayed = {m.version for m in made if m.version is not None}
     metadata = table.operations().current()
     return Exchange(
         inputs=[*(t.file() for t in tasks), *(f for m in made for f in m.inputs)],
-        deletes=[*deletes.values(), *(d for m in made for d in m.deletes)],
+        deletes=[*deletes, *(d for m in made for d in m.deletes)],
         outputs=[f for m in made for f in m.files],
         read_version=version,
         run_id=run_id,

@@ -29,6 +29,7 @@ DELETE_FILE = "org.apache.iceberg.DeleteFile"
 _UTIL = "org.apache.iceberg.util.ContentFileUtil"
 _IDENTITY = ((DELETE_FILE, "location", "java.lang.String"), (DELETE_FILE, "contentOffset", "java.lang.Long"))
 _FILE_SCOPED = (_UTIL, "isFileScoped", "boolean")
+_IS_VECTOR = (_UTIL, "isDV", "boolean")
 _WRITERS = 8  # delete files written concurrently: writing is bound by storage latency
 
 
@@ -176,13 +177,16 @@ def leaves_with_file(jvm: Iceberg, delete: Any) -> bool:
     return bool(jvm.static(*_FILE_SCOPED[:2])(delete))
 
 
-def leaving_with_file(jvm: Iceberg, deletes: Sequence[Any]) -> list[Any]:
-    """The file-scoped ones of these delete files, without duplicates; in a few calls for any number of files."""
-    identities = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY, [_FILE_SCOPED])
+def leaving_with_file(jvm: Iceberg, deletes: Sequence[Any], *, vectors: bool = True) -> list[Any]:
+    """The file-scoped ones of these delete files, without duplicates; in a few calls for any number of files.
+
+    Without ``vectors``, deletion vectors are left out: a commit removes them together with their data files.
+    """
+    facts = jvm.records(jvm.array_list(deletes), DELETE_FILE, _IDENTITY, [_FILE_SCOPED, _IS_VECTOR])
     found = {
         (path, offset): d
-        for (path, offset, alone), d in zip(identities, deletes, strict=True)
-        if alone == "true"
+        for (path, offset, alone, vector), d in zip(facts, deletes, strict=True)
+        if alone == "true" and (vectors or vector == "false")
     }
     return list(found.values())
 

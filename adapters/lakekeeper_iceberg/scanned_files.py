@@ -51,6 +51,14 @@ def scanned_files(jvm: BulkJvm, tasks: Sequence[Any]) -> list[ScannedFile]:
     return [_file(*each) for each in described]
 
 
+def deletes_of(jvm: BulkJvm, tasks: Sequence[Any]) -> list[Any]:
+    """The delete files of FileScanTasks, one task after the other."""
+    lists = jvm.collect.Iterables.transform(
+        jvm.array_list(tasks), jvm.handles.getter(_TASK, "deletes", _LIST)
+    )
+    return jvm.items(jvm.collect.Lists.newArrayList(jvm.collect.Iterables.concat(lists)))
+
+
 def _file(location: str, format_: str, key: str, spec: str, *rest: str) -> ScannedFile:
     rows, size, first, sequence, clean = rest
     return ScannedFile(
