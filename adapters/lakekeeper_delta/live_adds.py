@@ -6,7 +6,6 @@ commits (JSON)       ─► adds, removes ─┴─► the last action for each 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow.json as pj
 
 from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
-from lakekeeper_delta.log_files import LogFiles, Unlike
+from lakekeeper_delta.log_files import LogFiles, Unlike, read_in_driver
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.spellings import UNLIKE
 
@@ -37,7 +36,6 @@ _VECTOR = pa.struct(
     ]
 )
 _NO_OBJECT = re.compile(rb"\n[^{\n]")
-_log = logging.getLogger(__name__)
 
 
 def live_adds(log: Log, state: State) -> pa.Table | None:
@@ -46,8 +44,8 @@ def live_adds(log: Log, state: State) -> pa.Table | None:
     Columns: ``path``, ``bytes``, ``added_at`` (ms since the epoch), ``stats`` (JSON text), ``deleted_rows``,
     ``delete_bytes``, ``delete_id``, one for each of ``TAGS``, and ``partition.<physical name>``.
     """
-    try:
-        files = LogFiles(log)
+
+    def read(files: LogFiles) -> pa.Table:
         segment = files.segment(state)
         names = tuple(physical_name(state, name) for name in state.partition_columns)
         added, touched = replayed(map(files.commit, segment.commits), names)
@@ -55,12 +53,8 @@ def live_adds(log: Log, state: State) -> pa.Table | None:
         for file in segment.checkpoint:
             parts += _of_checkpoint(files.checkpoint(file), names, touched)
         return pa.concat_tables(parts)
-    except Unlike:
-        return None
-    except Exception as error:
-        # A log cannot be read this way, for whatever reason: Delta reads it, or reports what is wrong with it.
-        _log.debug("%s: its log is read by Delta: %r", log.name, error)
-        return None
+
+    return read_in_driver(log, read)
 
 
 def live_bytes(log: Log, state: State) -> int | None:
@@ -137,7 +131,7 @@ def _of_checkpoint(file: Any, names: Sequence[str], touched: pa.Array) -> Iterat
         schema = file.schema_arrow
         add = schema.field("add").type
         there = {add.field(i).name for i in range(add.num_fields)}
-        if "sidecar" in schema.names or file.metadata.num_rows > MOST_FILES or "stats" not in there:
+        if file.metadata.num_rows > MOST_FILES or "stats" not in there:
             raise Unlike
         wanted = ("path", "partitionValues", "size", "modificationTime", "stats", "tags", "deletionVector")
         read = [f"add.{name}" for name in wanted if name in there]

@@ -5,10 +5,12 @@ A log that may be stored in any other way is left to Delta: several kinds of che
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -22,6 +24,8 @@ MOST_COMMITS = 100
 _STATUS = re.compile(r"path=([^{}\n]*?); isDirectory=false; length=(\d+);")
 _COMMIT = re.compile(r"(?:^|.*/)(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(?:^|.*/)(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Unlike(Exception):
@@ -89,13 +93,30 @@ class LogFiles:
             stream.close()
 
     def checkpoint(self, file: LogFile) -> pq.ParquetFile:
-        """A file of a checkpoint."""
-        if self._local:
-            return pq.ParquetFile(self._local_path(file))
-        return pq.ParquetFile(JavaFile(self._system.open(self._path(self._folder, file.name)), file.bytes))
+        """A file of a checkpoint. Raises Unlike for one that refers to sidecars."""
+        opened = pq.ParquetFile(self._local_path(file) if self._local else self._stream(file))
+        if "sidecar" in opened.schema_arrow.names:
+            opened.close()
+            raise Unlike
+        return opened
+
+    def _stream(self, file: LogFile) -> JavaFile:
+        return JavaFile(self._system.open(self._path(self._folder, file.name)), file.bytes)
 
     def _local_path(self, file: LogFile) -> Path:
         return Path(str(self._folder.toUri().getPath()), file.name)
+
+
+def read_in_driver(log: Log, read: Callable[[LogFiles], T | None]) -> T | None:
+    """The result of ``read``; None where Delta has to read the log instead."""
+    try:
+        return read(LogFiles(log))
+    except Unlike:
+        return None
+    except Exception as error:
+        # A log cannot be read this way, for whatever reason: Delta reads it, or reports what is wrong with it.
+        _log.debug("%s: its log is read by Delta: %r", log.name, error)
+        return None
 
 
 def _listed(statuses: Any, pattern: re.Pattern[str]) -> tuple[LogFile, ...]:

@@ -7,7 +7,6 @@ commits (JSON)       ─► lines of these paths ─┴─► the last action fo
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -16,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper_delta.file_marks import vector_id
-from lakekeeper_delta.log_files import LogFiles, Unlike
+from lakekeeper_delta.log_files import LogFiles, Unlike, read_in_driver
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.spellings import UNLIKE
 
 _unlike = re.compile(UNLIKE)
 _BEGINS = re.compile(rb'\{"(?:add|remove)":\{"path":"([^"\\]*)"')
-_log = logging.getLogger(__name__)
 _File = dict[str, Any]
 
 
@@ -31,8 +29,8 @@ def named_adds(log: Log, state: State, paths: Collection[str], most_bytes: int) 
 
     None for a log of more than ``most_bytes``, and for one that Delta has to read.
     """
-    try:
-        files = LogFiles(log)
+
+    def read(files: LogFiles) -> list[_File] | None:
         segment = files.segment(state)
         if segment.bytes > most_bytes:
             return None
@@ -42,14 +40,10 @@ def named_adds(log: Log, state: State, paths: Collection[str], most_bytes: int) 
             for add in _of_checkpoint(files.checkpoint(part), wanted):
                 if _identity(add) not in touched:
                     found.append(add)
-    except Unlike:
-        return None
-    except Exception as error:
-        # A log cannot be read this way, for whatever reason: Delta reads it, or reports what is wrong with it.
-        _log.debug("%s: its log is read by Delta: %r", log.name, error)
-        return None
-    # Two live vectors of a file are for Delta to judge.
-    return found if len({add["path"] for add in found}) == len(found) else None
+        # Two live vectors of a file are for Delta to judge.
+        return found if len({add["path"] for add in found}) == len(found) else None
+
+    return read_in_driver(log, read)
 
 
 def replayed(commits: Iterable[bytes], wanted: Collection[str]) -> tuple[list[_File], set[tuple[str, str]]]:
@@ -84,10 +78,10 @@ def replayed(commits: Iterable[bytes], wanted: Collection[str]) -> tuple[list[_F
 
 def _names_another(line: bytes, wanted: Collection[str]) -> bool:
     """Whether a line begins with the path of a file that is not wanted, and need not be parsed. Raises Unlike."""
-    begins = _BEGINS.match(line)
-    if begins is None:
+    match = _BEGINS.match(line)
+    if match is None:
         return False
-    path = begins[1].decode()
+    path = match[1].decode()
     if _unlike.search(path):
         raise Unlike
     return path not in wanted
@@ -104,7 +98,7 @@ def _of_checkpoint(file: Any, wanted: Collection[str]) -> Iterator[_File]:
         schema = file.schema_arrow
         add = schema.field("add").type
         there = [add.field(number).name for number in range(add.num_fields)]
-        if "sidecar" in schema.names or "stats" not in there:
+        if "stats" not in there:
             raise Unlike
         names = pa.array(sorted(wanted), pa.string())
         # The fields that a commit has, too; "stats_parsed" and "partitionValues_parsed" repeat two of them.

@@ -9,24 +9,22 @@ commits (JSON)       ─► lines with ``"txn"`` ─┴─► the last action fo
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from lakekeeper_delta.log_files import LogFiles, Unlike
+from lakekeeper_delta.log_files import LogFiles, read_in_driver
 from lakekeeper_delta.native import Log, State
 
 RETENTION = "delta.settransactionretentionduration"
 _FIELDS = ("appId", "version", "lastUpdated")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Application ``app`` has committed its transactions up to ``version``; ``at_ms`` is None if not recorded."""
+    """The last transaction of an application: its number, and its time (epoch milliseconds; None if not recorded)."""
 
     app: str
     version: int
@@ -35,8 +33,18 @@ class Transaction:
 
 def transactions(log: Log, state: State) -> list[Transaction]:
     """The last transaction of each application, in no particular order."""
-    found = _in_driver(log, state)
-    return _by_delta(log, state) if found is None else found
+    if any(name.lower() == RETENTION for name in state.properties):
+        return _by_delta(log, state)  # it drops transactions by their age
+
+    def read(files: LogFiles) -> list[Transaction]:
+        segment = files.segment(state)
+        old = [each for part in segment.checkpoint for each in _of_checkpoint(files.checkpoint(part))]
+        return replayed(old, map(files.commit, segment.commits))
+
+    found = read_in_driver(log, read)
+    if found is None:
+        return _by_delta(log, state)
+    return found
 
 
 def replayed(checkpoint: Iterable[Transaction], commits: Iterable[bytes]) -> list[Transaction]:
@@ -54,29 +62,10 @@ def replayed(checkpoint: Iterable[Transaction], commits: Iterable[bytes]) -> lis
     return list(last.values())
 
 
-def _in_driver(log: Log, state: State) -> list[Transaction] | None:
-    """None for a log that Delta has to read, and where it drops transactions by their age."""
-    if any(name.lower() == RETENTION for name in state.properties):
-        return None
-    try:
-        files = LogFiles(log)
-        segment = files.segment(state)
-        old = [each for part in segment.checkpoint for each in _of_checkpoint(files.checkpoint(part))]
-        return replayed(old, map(files.commit, segment.commits))
-    except Unlike:
-        return None
-    except Exception as error:
-        # A log cannot be read this way, for whatever reason: Delta reads it, or reports what is wrong with it.
-        _log.debug("%s: its log is read by Delta: %r", log.name, error)
-        return None
-
-
 def _of_checkpoint(file: Any) -> Iterator[Transaction]:
-    """The transactions in a file of a checkpoint. Raises Unlike for a checkpoint of several levels."""
+    """The transactions in a file of a checkpoint."""
     with file:
         schema = file.schema_arrow
-        if "sidecar" in schema.names:
-            raise Unlike
         if "txn" not in schema.names:
             return
         read = [f"txn.{name}" for name in _FIELDS if schema.field("txn").type.get_field_index(name) >= 0]

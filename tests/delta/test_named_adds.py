@@ -17,6 +17,7 @@ from lakekeeper_delta.native import Log
 from tests.delta.by_hand import ByHand
 from tests.delta.scene import Scene
 from tests.delta.vectors import VECTOR, VECTORS
+from tests.oracles.spark_jobs import no_job
 from tests.rewrites import recluster
 
 _ACTIONS = st.tuples(st.sampled_from(["add", "remove", "other"]), st.sampled_from("abcd"), VECTORS)
@@ -114,14 +115,9 @@ def test_a_small_log_takes_no_spark_job(table: ByHand) -> None:
     table.commit(*names)
     log = table.scene.log()
     state = log.latest()
-    context = table.scene.spark.sparkContext
-    context.setJobGroup("adds", "")
-    try:
+    with no_job(table.scene.spark, "adds"):
         found = add_files(log, state, ["0.parquet", "2.parquet"])
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
     assert sorted(str(add.path()) for add in found) == ["0.parquet", "2.parquet"]
-    assert list(context.statusTracker().getJobIdsForGroup("adds")) == []
 
 
 @pytest.mark.delta

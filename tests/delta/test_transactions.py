@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lakekeeper_delta.transactions import RETENTION, Transaction, replayed, transactions
 from tests.delta.by_hand import ByHand
+from tests.oracles.spark_jobs import no_job
 
 _TXNS = st.builds(
     Transaction, st.sampled_from(["a", "b", 'c"txn"']), st.integers(0, 9), st.none() | st.integers(0, 9)
@@ -84,14 +85,9 @@ def test_no_spark_job_reads_them(table: ByHand) -> None:
     table.commit(table.add("0.parquet", [0]), json.loads(line(Transaction("one", 7, 5))))
     log = table.scene.log()
     state = log.latest()
-    context = table.scene.spark.sparkContext
-    context.setJobGroup("transactions", "")
-    try:
+    with no_job(table.scene.spark, "transactions"):
         found = transactions(log, state)
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
     assert found == [Transaction("one", 7, 5)]
-    assert list(context.statusTracker().getJobIdsForGroup("transactions")) == []
 
 
 @pytest.mark.delta

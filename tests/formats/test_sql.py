@@ -14,6 +14,7 @@ import lakekeeper as lk
 from lakekeeper.errors import OptionError
 from tests.formats.gate import Gate
 from tests.formats.lakes import Lake
+from tests.oracles.spark_jobs import no_job
 
 STATEMENTS = {
     "delete": "DELETE FROM {t} WHERE id = 7 AND {gate}(id)",
@@ -123,14 +124,9 @@ def test_reading_the_version_lists_nothing(lake: Lake) -> None:
     """No job, which listing data files needs on either format, and the version of a snapshot."""
     name = lake.overlapping(2, 20)
     adapter = lake.adapter(name)
-    context = lake.spark.sparkContext
-    context.setJobGroup("version", "version")
-    try:
+    with no_job(lake.spark, "version"):
         seen = adapter.version()
         changes = adapter.changes_since(seen)
-    finally:
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
-    assert list(context.statusTracker().getJobIdsForGroup("version")) == []
     whole = adapter.snapshot()
     assert (seen.version, seen.table_uuid, seen.schema_id) == (
         whole.version,

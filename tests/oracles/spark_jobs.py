@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,18 @@ class Stage:
     input_bytes: int
     shuffle_written: int
     output_rows: int
+
+
+@contextmanager
+def no_job(spark: SparkSession, group: str) -> Iterator[None]:
+    """Assert that the block starts no Spark job; ``group`` is a job group of its own."""
+    context = spark.sparkContext
+    context.setJobGroup(group, group)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None clears it
+    assert list(context.statusTracker().getJobIdsForGroup(group)) == []
 
 
 def stages_of_group(spark: SparkSession, group: str) -> tuple[list[Stage], int]:
