@@ -1,7 +1,7 @@
 """The files of a columnar merge, on the local disk or in a store that PyArrow reaches.
 
             open to read          create
-local disk  mapped into memory    visible while it is written
+local disk  through buffers       visible while it is written
 S3          ranges, in parallel   visible once it is closed; a large one is uploaded in parts
 """
 

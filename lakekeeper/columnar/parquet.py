@@ -17,6 +17,9 @@ from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 _ID = b"PARQUET:field_id"
 _PARQUET_MR = "parquet-mr"
 _BATCH = 65_536  # rows decoded per batch if only the first rows of a row group are wanted
+_BUFFER = (
+    1 << 20
+)  # bytes per column read from the local disk: the pages of a mapped file count as the task's memory
 
 
 class Absent(Declined):
@@ -64,7 +67,7 @@ class ParquetFile:
     """One Parquet file, opened at the first read; with ``footer`` given, metadata is available without opening it."""
 
     def __init__(self, open_: Callable[[], Any], footer: pq.FileMetaData | None = None) -> None:
-        """``open_`` returns a local path, which is mapped into memory, or a file object."""
+        """``open_`` returns a local path, or a file object."""
         self.open = open_
         self._opened: tuple[Any, pq.ParquetFile] | None = None
         self._dictionaries: list[str] = []
@@ -77,13 +80,12 @@ class ParquetFile:
     def _file(self, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
         if self._opened is None:
             source = self.open()
-            # INT96 has a wider range than 64-bit nanoseconds since 1970.
             file = pq.ParquetFile(
                 source,
                 metadata=footer,
-                memory_map=isinstance(source, str),
+                buffer_size=_BUFFER if isinstance(source, str) else 0,
                 pre_buffer=isinstance(source, pa.NativeFile),  # columns of a row group in few requests
-                coerce_int96_timestamp_unit="us",
+                coerce_int96_timestamp_unit="us",  # a wider range than 64-bit nanoseconds since 1970
                 read_dictionary=self._dictionaries,
                 page_checksum_verification=True,
             )

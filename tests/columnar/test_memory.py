@@ -25,6 +25,7 @@ from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, File
 from tests.columnar.tasks import task_of
 
 MEMORY = 8 << 20
+MAPS = Path("/proc/self/maps")
 RNG = np.random.default_rng(1)
 TEXT, KEY = FileColumn("s", "string"), FileColumn("k", "int64")
 
@@ -219,3 +220,15 @@ def test_sizes_are_bounds_where_the_footer_has_them(tmp_path: Path) -> None:
         assert opened.read(group).nbytes <= size <= 1.3 * opened.read(group).nbytes
     finally:
         opened.close()
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="the kernel does not list what a process has mapped")
+def test_inputs_are_not_mapped(tmp_path: Path) -> None:
+    """Their pages would count as the task's memory: of ten files of 380 MB merged side by side, a gigabyte."""
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"k": RNG.integers(0, 1 << 40, 100_000)}), path)
+    opened = Inputs(task_of(tmp_path, (KEY,)), LocalFiles())
+    pieces = opened.stream(opened.groups()[0], 1_000)
+    assert next(pieces).num_rows == 1_000
+    assert str(path) not in MAPS.read_text()
+    pieces.close()
