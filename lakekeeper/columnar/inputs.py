@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -333,11 +333,11 @@ class Inputs:
                 yield first, pa.Table.from_batches(held)
                 first, size, held = last, 0, []
 
-    def stream(self, group: Group, rows: int) -> Iterator[pa.Table]:
+    def stream(self, group: Group, rows: int) -> Generator[pa.Table, None, None]:
         """The live rows of a row group, ``rows`` at a time, each table read when it is needed.
 
-        The file stays open until the end, whatever is read meanwhile. Raises Declined, and Unfit where the dictionary
-        of a column is longer than the tables: those of all streams are unified for each part of a merge.
+        The file stays open until the end, or until the generator is closed. Raises Declined, and Unfit where the
+        dictionary of a column is longer than the tables: those of all streams are unified for each part of a merge.
         """
         leaves, every = self._leaves[group.file], range(len(self.types))
         names = [found.path[0] for found in leaves if found is not None]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -235,13 +236,19 @@ class _Merge:
     ) -> None:
         """Merge sorted runs of about ``count`` rows together."""
         outputs.expect(self.inputs.live_rows if own.whole else count)
-        runs = [self.inputs.stream(group, piece_rows) for group in groups]
+        counted = all(each.rows is not None for each in self.task.inputs)
         rest: list[pa.Table] = []
-        for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
-            rows = self._inside(_whole(parts, self.inputs.read_types), own)
-            order = permutation([ordered(single(rows.column(c))) for c in self.task.key])
-            rest.append(rows if order is None else rows.take(pa.array(order)))
-            rest = self._write_full(rest, outputs)
+        with ExitStack() as files:
+            runs = [files.enter_context(closing(self.inputs.stream(group, piece_rows))) for group in groups]
+            for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
+                found = _whole(parts, self.inputs.read_types)
+                rows = self._inside(found, own)
+                order = permutation([ordered(single(rows.column(c))) for c in self.task.key])
+                rest.append(rows if order is None else rows.take(pa.array(order)))
+                rest = self._write_full(rest, outputs)
+                # The rows of a run that does not ascend further up are missing from the count that the driver expects.
+                if counted and own.ends_below(ordered(single(found.column(self._column)))):
+                    break
         if rest:
             outputs.write(pa.concat_tables(rest))
 

@@ -59,7 +59,8 @@ def written_of(ranked: Sequence[str], live: int | None = None) -> list[WrittenFi
 
     Each worker divides the merge by the statistics in the footers: where a range of one is not that of another, because
     executors have different versions of PyArrow, rows would be lost and doubled, possibly as many of each. Where the
-    bounds of a row group do not hold its rows, no range reads those beyond. Raises AdapterError for a damaged input.
+    bounds of a row group do not hold its rows, or its rows are not in order, no range reads those beyond. Raises
+    AdapterError for a damaged input.
     """
     damaged = [text.removeprefix(DAMAGED) for text in ranked if text.startswith(DAMAGED)]
     if damaged:
@@ -75,7 +76,9 @@ def written_of(ranked: Sequence[str], live: int | None = None) -> list[WrittenFi
     files = (text for text in ranked if not text.startswith(RANGES))
     written = [WrittenFile.from_dict(json.loads(text)) for text in files]
     if live not in (None, sum(file.rows for file in written)):
-        return Reason.of(Code.MERGED_AGAIN_BY_ROWS, cause="bounds of a row group that do not hold its rows")
+        return Reason.of(
+            Code.MERGED_AGAIN_BY_ROWS, cause="row groups with rows outside their bounds or out of order"
+        )
     return written
 
 

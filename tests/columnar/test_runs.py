@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from lakekeeper.columnar.merge import merge
 from lakekeeper.columnar.runs import Unfit, ascending, merged
 from lakekeeper.columnar.sorting import ordered
 from lakekeeper.columnar.types import arrow_type
-from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput
+from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
 from tests.columnar.kinds import KINDS, bits, order
 from tests.columnar.tasks import task_of
 from tests.sampling import fewer
@@ -101,7 +102,7 @@ def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
         scattered.append(how)
         return make_folder(**how)
 
-    def stream(self: inputs.Inputs, group: inputs.Group, piece_bytes: int) -> Iterator[pa.Table]:
+    def stream(self: inputs.Inputs, group: inputs.Group, piece_bytes: int) -> Generator[pa.Table, None, None]:
         streamed.append(group)
         return read(self, group, piece_bytes)
 
@@ -150,3 +151,52 @@ def test_streams_keep_ids_and_leave_out_deleted_rows(tmp_path: Path, monkeypatch
     (made,) = merge(task_of(tmp_path, columns, inputs=tuple(given)))
     found = pq.read_table(made.path)
     assert list(zip(*(column.to_pylist() for column in found.columns), strict=True)) == sorted(expected)
+
+
+def _two_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, *, counted: bool) -> FileMerge:
+    """A merge of five sorted files of one row group each, whose first part is the lower quarter of the keys."""
+    monkeypatch.setattr(merging, "MEMORY_BYTES", 200_000)
+    monkeypatch.setattr(merging, "PIECE_ROWS", 100)
+    for number in range(5):
+        pq.write_table(pa.table({"k": 5 * np.arange(8_000) + number}), folder / f"{number}.parquet")
+    task = task_of(folder, (FileColumn("k", "int64"),), cuts=(10_000,))
+    return replace(task, inputs=tuple(replace(i, rows=8_000 if counted else None) for i in task.inputs))
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_range_of_sorted_runs_is_read_up_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """Where the log does not have the rows of each file, the rest of a run may hold rows of the range too."""
+    task = _two_parts(tmp_path, monkeypatch, counted=counted)
+    read, take = [], inputs.Inputs.stream
+
+    def stream(self: inputs.Inputs, group: inputs.Group, rows: int) -> Generator[pa.Table, None, None]:
+        for piece in take(self, group, rows):
+            read.append(piece.num_rows)
+            yield piece
+
+    monkeypatch.setattr(inputs.Inputs, "stream", stream)
+    first = merge(task)
+    assert sum(read) in (range(10_000, 15_000) if counted else range(40_000, 40_001))
+    found = pa.concat_tables(pq.read_table(file.path) for file in [*first, *merge(task, 1)])
+    assert found.column("k").to_pylist() == list(range(40_000))
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_rows_out_of_order_beyond_the_end_of_a_range_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """They are merged, or missing from the count: the driver then has Spark merge the rows again."""
+    task = _two_parts(tmp_path, monkeypatch, counted=counted)
+    path = tmp_path / "2.parquet"
+    keys = pq.read_table(path).column("k").to_numpy().copy()
+    keys[7_500] = 3
+    pq.write_table(pa.table({"k": keys}), path)
+    monkeypatch.setattr(merging, "ascending", lambda _values: True)  # as if the sample had not met them
+    keys_of = [pq.read_table(file.path).column("k").to_pylist() for p in (0, 1) for file in merge(task, p)]
+    found = [key for keys in keys_of for key in keys]
+    every = sorted([*range(40_000), 3])
+    every.remove(5 * 7_500 + 2)
+    assert found == sorted(found)
+    assert (len(found) < 40_000) if counted else (found == every)

@@ -84,7 +84,7 @@ def test_a_range_whose_bounds_do_not_hold_its_rows_is_merged_by_rows(task: FileM
     assert isinstance(written_of(texts, ROWS), list)
     found = written_of(texts, ROWS + 1)
     assert isinstance(found, Reason)
-    assert "bounds of a row group" in str(found)
+    assert "outside their bounds or out of order" in str(found)
     assert isinstance(written_of(texts, live_rows(replace(task, inputs=(FileInput("a"),)))), list)
 
 
