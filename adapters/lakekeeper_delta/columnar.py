@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack
+from lakekeeper.columnar.positions import MOST_DELETED_ROWS, pack
 from lakekeeper.core.model.file_merge import (
     ROW_ID,
     S3,
@@ -296,6 +296,6 @@ def _input(log: Log, root: str, add: Any, data: Mapping[str, Any], *, ids: bool)
 
 def _live_rows(merge: FileMerge) -> int:
     """Rows of the inputs that are not deleted; workers check the counts against the files."""
-    from lakekeeper.columnar.inputs import unpack
+    from lakekeeper.columnar.positions import unpack
 
     return sum(int(each.rows or 0) - len(unpack(each.deleted)) for each in merge.inputs)

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from lakekeeper.columnar.inputs import pack
+from lakekeeper.columnar.positions import pack
 from lakekeeper.core.model.file_merge import FileInput, FileMerge, WrittenFile
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.planning.rebase import Output, Rewrite

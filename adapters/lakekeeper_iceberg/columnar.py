@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from lakekeeper.columnar.inputs import MOST_DELETED_ROWS, pack, unpack
+from lakekeeper.columnar.positions import MOST_DELETED_ROWS, pack, unpack
 from lakekeeper.core.model.file_merge import (
     ROW_ID,
     VERSION,

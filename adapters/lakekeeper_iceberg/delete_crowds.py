@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.columnar.inputs import MOST_DELETED_ROWS
+from lakekeeper.columnar.positions import MOST_DELETED_ROWS
 from lakekeeper_iceberg.deletes import EQUALITY, target_of
 from lakekeeper_iceberg.listing import Listing
 

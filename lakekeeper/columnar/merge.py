@@ -15,23 +15,22 @@ task reads all unsorted inputs; where most row groups would be read by many task
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
-from lakekeeper.columnar.inputs import Group, Inputs
+from lakekeeper.columnar.footers import Footers, Group
+from lakekeeper.columnar.inputs import Inputs
 from lakekeeper.columnar.outputs import Outputs
 from lakekeeper.columnar.runs import MOST, Unfit, ascending, merged
 from lakekeeper.columnar.sampling import Sample, quantiles, sampled
-from lakekeeper.columnar.sorting import Range, Token, buckets, ordered, permutation, ranges, tokens
-from lakekeeper.columnar.values import Declined, Longs, single
+from lakekeeper.columnar.scratch import TOO_MANY, Scratch
+from lakekeeper.columnar.sorting import Range, Token, ordered, permutation, ranges, tokens
+from lakekeeper.columnar.values import Declined, single, whole
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.keys import from_json_values
 
@@ -41,8 +40,7 @@ REREAD = 1.5  # reads of a row group, on average, up to which reading again is c
 TASKS = 2.0  # tasks that read a row group, on average; each further one costs as much as a third of the merge
 SKEW = 2.0  # times its share of the memory that a range or a sorted run may take
 _MORE = 1.5  # share of the memory that rows may take if they were expected to fit into it
-_TOO_MANY = "more rows of about the same key than fit in memory"
-_SAMPLED = 24  # row groups from which cuts are taken, and values of each batch of a scratch file
+_SAMPLED = 24  # row groups from which cuts are taken
 _SCRATCH_FILES = 256  # up to which a scratch file holds half of a range: a worker touches less memory then
 _PIECES = 32  # pieces of all sorted runs together take this part of the memory, if that is enough rows
 PIECE_ROWS = 1 << 14
@@ -88,6 +86,10 @@ class _Merge:
     scratch: str | None
     streams: bool = True
 
+    @property
+    def _footers(self) -> Footers:
+        return self.inputs.footers
+
     def run(self) -> tuple[list[Range], list[WrittenFile]]:
         try:
             return self._run()
@@ -100,16 +102,16 @@ class _Merge:
         if self.part >= len(parts):  # others merge its range too
             return parts, []
         own = parts[self.part]
-        groups = self.inputs.within(self.inputs.groups(), self.task.cut_column, own)
+        groups = self._footers.within(self._footers.groups(), self.task.cut_column, own)
         live = self.inputs.live_rows
         with Outputs(
             self.task,
             self.files,
-            self.inputs.types,
-            self.task.codec or self.inputs.codec(),
-            self.inputs.repetitive(),
-            self.inputs.may_have_nan(),
-            row_bytes=self.inputs.row_bytes,
+            self._footers.types,
+            self.task.codec or self._footers.codec(),
+            self._footers.repetitive(),
+            self._footers.may_have_nan(),
+            row_bytes=self._footers.row_bytes,
             memory=MEMORY_BYTES // 2,
         ) as outputs:
             if not self.task.key:
@@ -154,10 +156,10 @@ class _Merge:
         found = ranges(cuts)
         if len(found) <= TASKS:
             return found
-        groups = self.inputs.groups()
-        size = {group: self.inputs.decoded_bytes(group) for group in groups}
+        groups = self._footers.groups()
+        size = {group: self._footers.decoded_bytes(group) for group in groups}
         read = sum(
-            size[group] for own in found for group in self.inputs.within(groups, self.task.cut_column, own)
+            size[group] for own in found for group in self._footers.within(groups, self.task.cut_column, own)
         )
         wanted = max(1, int(len(found) * TASKS * sum(size.values()) / max(read, 1)))
         if wanted >= len(found):
@@ -167,12 +169,12 @@ class _Merge:
     def _cuts(self) -> list[Token]:
         if not self.task.cuts:
             return []
-        kind = self.inputs.types[self.task.cut_column]
+        kind = self._footers.types[self.task.cut_column]
         found = tokens(ordered(from_json_values(self.task.cuts, _key_kind(kind))))
         return [cut for cut in found if cut is not None]
 
     def _sorted(self, groups: Sequence[Group], own: Range, outputs: Outputs) -> None:
-        expected = size = sum(map(self.inputs.decoded_bytes, groups))
+        expected = size = sum(map(self._footers.decoded_bytes, groups))
         if size <= MEMORY_BYTES:
             rows, size = self._read(groups, own, _MORE * MEMORY_BYTES)
             if rows is not None:
@@ -182,8 +184,8 @@ class _Merge:
         sample, in_order = self._sample(groups, column, own)
         fine = quantiles(sample, 2 * -(-size // (MEMORY_BYTES // 2)))
         inner = ranges(fine[1::2], own)
-        each = [self.inputs.within(groups, column, range_) for range_ in inner]
-        sizes = [sum(map(self.inputs.decoded_bytes, some)) * size / max(expected, 1) for some in each]
+        each = [self._footers.within(groups, column, range_) for range_ in inner]
+        sizes = [sum(map(self._footers.decoded_bytes, some)) * size / max(expected, 1) for some in each]
         again = sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES
         piece_rows = self._rows_of_pieces(groups, column) if again and in_order else 0
         if piece_rows:
@@ -191,15 +193,22 @@ class _Merge:
             return
         if again:
             cuts = fine if len(fine) < _SCRATCH_FILES else fine[1::2]
-            for rows, left in self._scattered(groups, own, column, cuts):
+            read = (
+                self._inside(part, own)
+                for rows in self.inputs.tables(groups)
+                for part in slices(rows, MEMORY_BYTES // 8, longest=_SLICE)
+            )
+            most = SKEW * MEMORY_BYTES
+            scratch = Scratch(column, self._footers.types, self.scratch, MEMORY_BYTES, most)
+            for rows, left in scratch.by_range(read, cuts):
                 self._write(rows, outputs, left)
                 del rows  # before the next range is read
             return
-        left = int(sum(map(self.inputs.rows, groups)) * size / max(expected, 1))
+        left = int(sum(map(self._footers.rows, groups)) * size / max(expected, 1))
         for range_, some in zip(inner, each, strict=True):
             rows, _ = self._read(some, range_, SKEW * MEMORY_BYTES)
             if rows is None:
-                raise Declined(_TOO_MANY)
+                raise Declined(TOO_MANY)
             left -= rows.num_rows
             self._write(rows, outputs, max(left, 0) if range_ is not inner[-1] else 0)
             del rows  # before the next range is read
@@ -209,7 +218,7 @@ class _Merge:
         step = max(1, len(groups) // _SAMPLED)
         sample: Sample = []
         in_order = True
-        for rows in self.inputs.tables(self.inputs.ascending(groups, column)[::step], [column]):
+        for rows in self.inputs.tables(self._footers.ascending(groups, column)[::step], [column]):
             values = ordered(single(rows.column(0)))
             in_order = in_order and ascending(values)
             sample += [
@@ -224,10 +233,10 @@ class _Merge:
         """
         if not self.streams or len(groups) > MOST or self.files.remote or column != self.task.key[0]:
             return 0
-        if any(self.inputs.sizes(group)[1] for group in groups):
+        if any(self._footers.sizes(group)[1] for group in groups):
             return 0
-        size = sum(map(self.inputs.decoded_bytes, groups))
-        row_bytes = size / max(sum(map(self.inputs.rows, groups)), 1) * len(groups)  # of a row of each run
+        size = sum(map(self._footers.decoded_bytes, groups))
+        row_bytes = size / max(sum(map(self._footers.rows, groups)), 1) * len(groups)  # of a row of each run
         rows = int(max(MEMORY_BYTES // _PIECES / max(row_bytes, 1), PIECE_ROWS))
         return rows if rows * row_bytes <= STREAMS * MEMORY_BYTES else 0
 
@@ -241,7 +250,7 @@ class _Merge:
         with ExitStack() as files:
             runs = [files.enter_context(closing(self.inputs.stream(group, piece_rows))) for group in groups]
             for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
-                found = _whole(parts, self.inputs.read_types)
+                found = whole(parts, self._footers.read_types)
                 rows = self._inside(found, own)
                 order = permutation([ordered(single(rows.column(c))) for c in self.task.key])
                 rest.append(rows if order is None else rows.take(pa.array(order)))
@@ -260,8 +269,8 @@ class _Merge:
             size += found[-1].nbytes
             seen += rows.num_rows
             if size > most:
-                return None, size * sum(map(self.inputs.rows, groups)) // max(seen, 1)
-        return _whole(found, self.inputs.read_types), size
+                return None, size * sum(map(self._footers.rows, groups)) // max(seen, 1)
+        return whole(found, self._footers.read_types), size
 
     def _inside(self, rows: pa.Table, own: Range) -> pa.Table:
         if own.whole:
@@ -280,86 +289,6 @@ class _Merge:
                 rows.slice(at, size) if order is None else rows.take(pa.array(order[at : at + size]))
             )
             at += size
-
-    def _scattered(
-        self, groups: Sequence[Group], own: Range, column: int, cuts: Sequence[Token]
-    ) -> Iterator[tuple[pa.Table, int]]:
-        """The rows of each range between the cuts, through one scratch file per range; and the number that follows."""
-        folder = tempfile.mkdtemp(prefix="lakekeeper-merge-", dir=self.scratch)
-        schema = pa.schema([(str(c), kind) for c, kind in enumerate(self.inputs.types)])
-        paths = [f"{folder}/{number}.arrow" for number in range(len(cuts) + 1)]
-        left = 0
-        try:
-            sinks = [pa.OSFile(path, "wb") for path in paths]
-            writers = [pa.ipc.new_file(sink, schema) for sink in sinks]
-            try:
-                for read in self.inputs.tables(groups):
-                    for part in slices(read, MEMORY_BYTES // 8, longest=_SLICE):
-                        rows = self._inside(part, own).cast(schema)
-                        number = buckets(ordered(single(rows.column(column))), cuts)
-                        for i, some in _by_bucket(rows, number, len(paths)):
-                            writers[i].write_table(some.combine_chunks())
-                        left += rows.num_rows
-            finally:
-                for writer, sink in zip(writers, sinks, strict=True):
-                    writer.close()
-                    sink.close()
-            for path in paths:
-                for rows in self._within_memory(path, column):
-                    left -= rows.num_rows
-                    yield rows, left
-                    del rows  # before the next file is read
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _within_memory(self, path: str, column: int) -> Iterator[pa.Table]:
-        """The rows of a scratch file, divided if they do not fit: repeated text takes more memory than in the inputs.
-
-        Raises Declined.
-        """
-        with pa.memory_map(path) as source:
-            scratch = pa.ipc.open_file(source).read_all()
-            if scratch.nbytes > MEMORY_BYTES:
-                yield from self._divided(scratch, column)
-                return
-            rows = _whole([scratch], self.inputs.types)
-            del scratch
-        yield rows  # without the mapped file, whose pages count as the task's memory
-
-    def _divided(self, scratch: pa.Table, column: int) -> Iterator[pa.Table]:
-        batches = [pa.Table.from_batches([batch]) for batch in scratch.to_batches()]
-        values = [ordered(single(rows.column(column))) for rows in batches]
-        sample = [each for chunk in values for each in sampled(chunk, _SAMPLED)]
-        cuts = quantiles(sample, -(-scratch.nbytes // (MEMORY_BYTES // 2)))
-        for number in range(len(cuts) + 1):
-            found, size = [], 0
-            for rows, keys in zip(batches, values, strict=True):
-                found.append(rows.filter(pa.array(buckets(keys, cuts) == number)))
-                size += found[-1].nbytes
-                if size > SKEW * MEMORY_BYTES:
-                    raise Declined(_TOO_MANY)
-            yield _whole(found, self.inputs.types)
-
-
-def _by_bucket(rows: pa.Table, number: Longs, count: int) -> Iterator[tuple[int, pa.Table]]:
-    together = rows.take(pa.array(np.argsort(number, kind="stable")))
-    ends = np.cumsum(np.bincount(number, minlength=count))
-    for i in range(count):
-        first, last = int(ends[i - 1]) if i else 0, int(ends[i])
-        if last > first:
-            yield i, together.slice(first, last - first)
-
-
-def _whole(tables: list[pa.Table], types: Sequence[pa.DataType]) -> pa.Table:
-    """The tables as one, with one chunk per column; they are released column by column."""
-    columns = []
-    for kind in types:
-        chunks = [chunk for table in tables for chunk in table.column(0).chunks]
-        tables = [table.remove_column(0) for table in tables]
-        column = pa.chunked_array(chunks, kind)
-        columns.append(column.unify_dictionaries().combine_chunks())
-        del chunks, column
-    return pa.table(columns, names=[str(c) for c in range(len(types))])
 
 
 def _key_kind(kind: pa.DataType) -> str:

@@ -9,6 +9,8 @@ So −0.0 is not 0.0, and a value is compared as it is stored in the file. A typ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -120,3 +122,15 @@ def single(column: pa.ChunkedArray) -> pa.Array:
     if isinstance(found, pa.ChunkedArray):
         return found.chunk(0) if found.num_chunks == 1 else pa.concat_arrays(found.chunks)
     return found
+
+
+def whole(tables: list[pa.Table], types: Sequence[pa.DataType]) -> pa.Table:
+    """The tables as one, with one chunk per column; they are released column by column."""
+    columns = []
+    for kind in types:
+        chunks = [chunk for table in tables for chunk in table.column(0).chunks]
+        tables = [table.remove_column(0) for table in tables]
+        column = pa.chunked_array(chunks, kind)
+        columns.append(column.unify_dictionaries().combine_chunks())
+        del chunks, column
+    return pa.table(columns, names=[str(c) for c in range(len(types))])

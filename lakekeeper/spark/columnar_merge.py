@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lakekeeper.columnar.inputs import unpack
+from lakekeeper.columnar.positions import unpack
 from lakekeeper.columnar.worker import DAMAGED, DECLINED, RANGES, merge_part
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.reason import Reason

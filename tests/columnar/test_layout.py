@@ -205,7 +205,7 @@ def test_a_file_that_is_not_as_its_check_found_it_is_declined(
     gone = Version(ONE.fields, {**ONE.names, 9: "z"})
     for number, each in enumerate((ONE, renamed, gone)):
         wrote(tmp_path / f"{number}.parquet", each.columns(), [each.row(number, each)], {})
-    monkeypatch.setattr("lakekeeper.columnar.inputs.stored_alike", lambda _one, _other: True)
+    monkeypatch.setattr("lakekeeper.columnar.footers.stored_alike", lambda _one, _other: True)
     for number, said in ((1, "column a stored as"), (2, "in a file instead of")):
         task = task_of([tmp_path / "0.parquet", tmp_path / f"{number}.parquet"], ONE.columns())
         with pytest.raises(Declined, match=said):

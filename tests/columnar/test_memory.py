@@ -20,6 +20,7 @@ from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
 from lakekeeper.columnar.inputs import Inputs
 from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.positions import pack
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import ROW_ID, FileColumn, FileInput, FileMerge
 from tests.columnar.tasks import task_of
@@ -149,7 +150,7 @@ def test_ids_of_rows_that_are_read_in_pieces_follow_from_their_positions(
     plain = task_of(tmp_path, columns)
     task = replace(plain, inputs=(replace(plain.inputs[0], first_row_id=100_000),))
     opened = Inputs(task, LocalFiles(), 200_000 // 8)
-    assert sum(1 for _ in opened.tables(opened.groups())) > 2
+    assert sum(1 for _ in opened.tables(opened.footers.groups())) > 2
     opened.close()
     (made,) = merge(task)
     found = pq.ParquetFile(made.path).read().column("_row_id").to_pylist()
@@ -175,7 +176,7 @@ def test_a_row_group_that_is_read_in_pieces_keeps_its_rows(
     dead = sorted(RNG.choice(rows, 400, replace=False).tolist())
     columns = (KEY, TEXT, FileColumn("in", "struct", children=(TEXT,)), FileColumn("new", "int32"))
     plain = task_of(tmp_path, columns, key=key)
-    deleted = inputs.pack(np.array(dead, np.int64))
+    deleted = pack(np.array(dead, np.int64))
     task = replace(plain, inputs=(FileInput(plain.inputs[0].path, rows, deleted),))
     (tmp_path / "out").mkdir()
     found = [row for file in merge(task, files=files) for row in pq.ParquetFile(file.path).read().to_pylist()]
@@ -214,8 +215,8 @@ def test_sizes_are_bounds_where_the_footer_has_them(tmp_path: Path) -> None:
     task = task_of(tmp_path, (KEY, TEXT, FileColumn("t", "string"), integers))
     opened = Inputs(task, LocalFiles())
     try:
-        (group,) = opened.groups()
-        size, unsure = opened.sizes(group)
+        (group,) = opened.footers.groups()
+        size, unsure = opened.footers.sizes(group)
         assert not unsure
         assert opened.read(group).nbytes <= size <= 1.3 * opened.read(group).nbytes
     finally:
@@ -228,7 +229,7 @@ def test_inputs_are_not_mapped(tmp_path: Path) -> None:
     path = tmp_path / "0.parquet"
     pq.write_table(pa.table({"k": RNG.integers(0, 1 << 40, 100_000)}), path)
     opened = Inputs(task_of(tmp_path, (KEY,)), LocalFiles())
-    pieces = opened.stream(opened.groups()[0], 1_000)
+    pieces = opened.stream(opened.footers.groups()[0], 1_000)
     assert next(pieces).num_rows == 1_000
     assert str(path) not in MAPS.read_text()
     pieces.close()

@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.files import Files, LocalFiles, StoreFiles
-from lakekeeper.columnar.inputs import Group, Inputs, pack, unpack
+from lakekeeper.columnar.footers import Footers, Group
+from lakekeeper.columnar.inputs import Inputs
 from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.positions import pack, unpack
 from lakekeeper.columnar.types import arrow_type
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import (
@@ -130,8 +132,8 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     elif request.param == "as streams if sorted":
         monkeypatch.setattr(merging, "PIECE_ROWS", 2)
         monkeypatch.setattr(merging, "STREAMS", 1e9)
-        sizes = inputs.Inputs.sizes
-        monkeypatch.setattr(inputs.Inputs, "sizes", lambda *given: (sizes(*given)[0], frozenset()))
+        sizes = Footers.sizes
+        monkeypatch.setattr(Footers, "sizes", lambda *given: (sizes(*given)[0], frozenset()))
     if request.param != "at once":
         monkeypatch.setattr(merging, "MEMORY_BYTES", 100)
         monkeypatch.setattr(merging, "SKEW", 1e9)
@@ -627,7 +629,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     seen: list[tuple[int, int]] = []
     real = inputs.Inputs.read
 
-    def read(self: inputs.Inputs, group: inputs.Group, columns: Sequence[int] | None = None) -> pa.Table:
+    def read(self: inputs.Inputs, group: Group, columns: Sequence[int] | None = None) -> pa.Table:
         if columns is None:
             seen.append((group.file, group.group))
         return real(self, group, columns)

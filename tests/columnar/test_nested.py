@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakekeeper.columnar import merge as merging
-from lakekeeper.columnar.inputs import pack
 from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.positions import pack
 from lakekeeper.columnar.types import FIELD_ID, parts_of, type_of
 from lakekeeper.columnar.values import Declined
 from lakekeeper.core.model.file_merge import ColumnStats, FileColumn, FileInput, FileMerge

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from lakekeeper.columnar import inputs
 from lakekeeper.columnar import merge as merging
-from lakekeeper.columnar.inputs import pack
+from lakekeeper.columnar.footers import Group
 from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.positions import pack
 from lakekeeper.columnar.runs import Unfit, ascending, merged
 from lakekeeper.columnar.sorting import ordered
 from lakekeeper.columnar.types import arrow_type
@@ -102,7 +103,7 @@ def test_files_of_one_row_group_each(tmp_path: Path, monkeypatch: pytest.MonkeyP
         scattered.append(how)
         return make_folder(**how)
 
-    def stream(self: inputs.Inputs, group: inputs.Group, piece_bytes: int) -> Generator[pa.Table, None, None]:
+    def stream(self: inputs.Inputs, group: Group, piece_bytes: int) -> Generator[pa.Table, None, None]:
         streamed.append(group)
         return read(self, group, piece_bytes)
 
@@ -171,7 +172,7 @@ def test_a_range_of_sorted_runs_is_read_up_to_its_end(
     task = _two_parts(tmp_path, monkeypatch, counted=counted)
     read, take = [], inputs.Inputs.stream
 
-    def stream(self: inputs.Inputs, group: inputs.Group, rows: int) -> Generator[pa.Table, None, None]:
+    def stream(self: inputs.Inputs, group: Group, rows: int) -> Generator[pa.Table, None, None]:
         for piece in take(self, group, rows):
             read.append(piece.num_rows)
             yield piece

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakekeeper.columnar.files import LocalFiles
-from lakekeeper.columnar.inputs import Group, Inputs
+from lakekeeper.columnar.footers import Group
+from lakekeeper.columnar.inputs import Inputs
 from lakekeeper.columnar.sampling import quantiles, sampled
 from lakekeeper.core.model.file_merge import FileColumn
 from tests.columnar.tasks import task_of
@@ -55,9 +56,10 @@ def test_row_groups_are_sampled_over_the_whole_key(tmp_path: Path) -> None:
     task = task_of(tmp_path, (FileColumn("k", "int64"), FileColumn("later", "int64")))
     opened = Inputs(task, LocalFiles(), 1 << 20)
     try:
-        found = opened.ascending(opened.groups(), 0)
+        found = opened.footers.ascending(opened.footers.groups(), 0)
         assert [group.group for group in found] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-        assert opened.ascending(opened.groups(), 1) == opened.groups() == sorted(found, key=_place)
+        assert opened.footers.ascending(opened.footers.groups(), 1) == opened.footers.groups()
+        assert opened.footers.groups() == sorted(found, key=_place)
     finally:
         opened.close()
 
