@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.files import Files, files_of
 from lakekeeper.columnar.footers import Footers, Group
 from lakekeeper.columnar.inputs import Inputs
@@ -47,7 +46,6 @@ PIECE_ROWS = 1 << 14
 """Rows of a piece below which a sorted run is not merged as a stream."""
 STREAMS = 0.125
 """The largest share of the memory that pieces of all runs may take together."""
-_SLICE = 1 << 19  # rows that are filtered and divided at once: a row group may fill most of the memory
 
 
 def merge(
@@ -77,14 +75,14 @@ def merge_range(
 
 @dataclass(slots=True)
 class _Merge:
-    """One range of one merge."""
+    """One range of one merge. ``plain``: without what can turn out to be unfit."""
 
     task: FileMerge
     files: Files
     inputs: Inputs
     part: int
     scratch: str | None
-    streams: bool = True
+    plain: bool = False
 
     @property
     def _footers(self) -> Footers:
@@ -94,7 +92,7 @@ class _Merge:
         try:
             return self._run()
         except Unfit:  # its outputs are removed
-            self.streams = False
+            self.plain = True
             return self._run()
 
     def _run(self) -> tuple[list[Range], list[WrittenFile]]:
@@ -193,14 +191,9 @@ class _Merge:
             return
         if again:
             cuts = fine if len(fine) < _SCRATCH_FILES else fine[1::2]
-            read = (
-                self._inside(part, own)
-                for rows in self.inputs.tables(groups)
-                for part in slices(rows, MEMORY_BYTES // 8, longest=_SLICE)
-            )
-            most = SKEW * MEMORY_BYTES
-            scratch = Scratch(column, self._footers.types, self.scratch, MEMORY_BYTES, most)
-            for rows, left in scratch.by_range(read, cuts):
+            types = self._footers.types if self.plain else self._footers.read_types
+            scratch = Scratch(column, own, types, self.scratch, MEMORY_BYTES, SKEW * MEMORY_BYTES)
+            for rows, left in scratch.by_range(self.inputs.tables(groups), cuts):
                 self._write(rows, outputs, left)
                 del rows  # before the next range is read
             return
@@ -231,7 +224,7 @@ class _Merge:
 
         Few runs of short rows on the local disk are: with fewer rows in a piece, calls cost more than their work.
         """
-        if not self.streams or len(groups) > MOST or self.files.remote or column != self.task.key[0]:
+        if self.plain or len(groups) > MOST or self.files.remote or column != self.task.key[0]:
             return 0
         if any(self._footers.sizes(group)[1] for group in groups):
             return 0
