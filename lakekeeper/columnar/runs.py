@@ -20,7 +20,10 @@ MOST = 64
 
 
 class Unfit(Exception):
-    """A run that does not ascend, in which more rows share a key than may be held, or that costs more as a stream."""
+    """The merge has to begin again in a plain way.
+
+    A run does not ascend, more of its rows share a key than may be held, or dictionaries are long.
+    """
 
 
 def ascending(values: pa.Array) -> bool:

@@ -22,7 +22,7 @@ from lakekeeper.columnar.values import Declined, Longs, single, whole
 
 TOO_MANY = "more rows of about the same key than fit in memory"
 TEXTS = 16
-"""The part of the memory that a dictionary of all texts of a column may take."""
+"""The part of the memory that the dictionaries of all texts may take together."""
 _NUMBER = pa.int32()
 _SLICE = 1 << 19  # rows that are divided at once: a row group may fill most of the memory
 _SAMPLED = 24  # values of each batch of a scratch file from which cuts are taken
@@ -49,11 +49,10 @@ class Scratch:
     def by_range(self, tables: Iterable[pa.Table], cuts: Sequence[Token]) -> Iterator[tuple[pa.Table, int]]:
         """The rows of each range between the cuts, one chunk per column; and the number that follows.
 
-        The scratch files are removed at the end, or when the iterator is closed. Raises Declined, and Unfit where a
-        dictionary of all texts takes too much memory.
+        The scratch files are removed at the end, or when the iterator is closed. Raises Declined, and Unfit where the
+        dictionaries of all texts take too much memory.
         """
-        kinds = enumerate(self.types)
-        texts = {c: Texts(kind, self.memory // TEXTS) for c, kind in kinds if pa.types.is_dictionary(kind)}
+        texts = {c: Texts(kind) for c, kind in enumerate(self.types) if pa.types.is_dictionary(kind)}
         folder = tempfile.mkdtemp(prefix="lakekeeper-merge-", dir=self.parent)
         paths = [f"{folder}/{number}.arrow" for number in range(len(cuts) + 1)]
         try:
@@ -84,7 +83,10 @@ class Scratch:
         count = 0
         try:
             for table in tables:
-                for rows in slices(_numbered(table, texts), self.memory // 8, longest=_SLICE):
+                numbered = _numbered(table, texts)
+                if sum(known.nbytes for known in texts.values()) > self.memory // TEXTS:
+                    raise Unfit
+                for rows in slices(numbered, self.memory // 8, longest=_SLICE):
                     number = buckets(ordered(single(rows.column(self.column))), bounded) - first
                     for i, some in _by_bucket(rows, number, schema, len(paths)):
                         writers[i].write_table(some.combine_chunks())
@@ -124,16 +126,18 @@ class Scratch:
 class Texts:
     """One dictionary for a column of many tables, in which each text keeps its number."""
 
-    def __init__(self, kind: pa.DictionaryType, most: int) -> None:
+    def __init__(self, kind: pa.DictionaryType) -> None:
         self._all = pa.array([], kind)
-        self._most = most
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all texts so far."""
+        return int(self._all.dictionary.nbytes)
 
     def numbers(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The numbers of the texts of a column. Raises Unfit if all texts so far take more than ``most`` bytes."""
+        """The numbers of the texts of a column."""
         together = pa.chunked_array([self._all, *column.chunks]).unify_dictionaries()
         self._all, *chunks = together.chunks
-        if self._all.dictionary.nbytes > self._most:
-            raise Unfit
         return pa.chunked_array([chunk.indices for chunk in chunks], _NUMBER)
 
     def named(self, numbers: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from lakekeeper.columnar import merge as merging
 from lakekeeper.columnar.decoded import slices
 from lakekeeper.columnar.merge import merge
-from lakekeeper.columnar.runs import Unfit
 from lakekeeper.columnar.scratch import Texts
 from lakekeeper.core.model.file_merge import FileColumn
 from tests.columnar.tasks import task_of
 
 KIND = pa.dictionary(pa.int32(), pa.string())
-FAR = 1 << 40
 CHUNKS = st.lists(st.lists(st.none() | st.text(max_size=3), max_size=8), max_size=4)
 
 
@@ -32,7 +30,7 @@ def _column(chunks: list[list[str | None]]) -> pa.ChunkedArray:
 
 @given(st.lists(CHUNKS, max_size=4))
 def test_each_text_keeps_its_number(columns: list[list[list[str | None]]]) -> None:
-    texts = Texts(KIND, FAR)
+    texts = Texts(KIND)
     numbers = [texts.numbers(_column(chunks)) for chunks in columns]
     found = [texts.named(each).cast(pa.string()).to_pylist() for each in numbers]
     assert found == [[text for chunk in chunks for text in chunk] for chunks in columns]
@@ -42,17 +40,9 @@ def test_each_text_keeps_its_number(columns: list[list[list[str | None]]]) -> No
 
 def test_a_dictionary_that_lists_a_text_twice() -> None:
     repeated = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b", "a"]))
-    texts = Texts(KIND, FAR)
+    texts = Texts(KIND)
     numbers = texts.numbers(pa.chunked_array([repeated]))
     assert texts.named(numbers).cast(pa.string()).to_pylist() == ["a", "b", "a"]
-
-
-def test_a_long_dictionary_is_unfit() -> None:
-    texts = Texts(KIND, 2_000)
-    texts.numbers(_column([["a" * 500], ["b" * 500]]))
-    texts.numbers(_column([["a" * 500, "b" * 500]] * 9))
-    with pytest.raises(Unfit):
-        texts.numbers(_column([["c" * 1_500]]))
 
 
 @pytest.mark.parametrize("texts_of_a_file", [20, 700])
