@@ -17,9 +17,7 @@ from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 _ID = b"PARQUET:field_id"
 _PARQUET_MR = "parquet-mr"
 _BATCH = 65_536  # rows decoded per batch if only the first rows of a row group are wanted
-_BUFFER = (
-    1 << 20
-)  # bytes per column read from the local disk: the pages of a mapped file count as the task's memory
+_BUFFER = 1 << 20  # bytes of each column of a local file; a mapped file's pages would count as memory
 
 
 class Absent(Declined):

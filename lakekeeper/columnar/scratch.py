@@ -83,7 +83,7 @@ class Scratch:
         count = 0
         try:
             for table in tables:
-                numbered = _numbered(table, texts)
+                numbered = _with_numbers(table, texts)
                 if sum(known.nbytes for known in texts.values()) > self.memory // TEXTS:
                     raise Unfit
                 for rows in slices(numbered, self.memory // 8, longest=_SLICE):
@@ -102,11 +102,11 @@ class Scratch:
         with pa.memory_map(path) as source:
             scratch = pa.ipc.open_file(source).read_all()
             if scratch.nbytes > self.memory:
-                yield from (_named(rows, texts) for rows in self._divided(scratch))
+                yield from (_with_texts(rows, texts) for rows in self._divided(scratch))
                 return
             rows = whole([scratch], scratch.schema.types)
             del scratch
-        yield _named(rows, texts)  # without the mapped file, whose pages count as the task's memory
+        yield _with_texts(rows, texts)  # without the mapped file, whose pages count as the task's memory
 
     def _divided(self, scratch: pa.Table) -> Iterator[pa.Table]:
         batches = [pa.Table.from_batches([batch]) for batch in scratch.to_batches()]
@@ -140,21 +140,23 @@ class Texts:
         self._all, *chunks = together.chunks
         return pa.chunked_array([chunk.indices for chunk in chunks], _NUMBER)
 
-    def named(self, numbers: pa.ChunkedArray) -> pa.ChunkedArray:
+    def of(self, numbers: pa.ChunkedArray) -> pa.ChunkedArray:
         """The texts of these numbers, as a dictionary."""
         chunks = [pa.DictionaryArray.from_arrays(each, self._all.dictionary) for each in numbers.chunks]
         return pa.chunked_array(chunks, self._all.type)
 
 
-def _numbered(rows: pa.Table, texts: Mapping[int, Texts]) -> pa.Table:
+def _with_numbers(rows: pa.Table, texts: Mapping[int, Texts]) -> pa.Table:
+    """The rows with numbers in place of these columns of text."""
     for c, known in texts.items():
         rows = rows.set_column(c, str(c), known.numbers(rows.column(c)))
     return rows
 
 
-def _named(rows: pa.Table, texts: Mapping[int, Texts]) -> pa.Table:
+def _with_texts(rows: pa.Table, texts: Mapping[int, Texts]) -> pa.Table:
+    """Inverse of :func:`_with_numbers`."""
     for c, known in texts.items():
-        rows = rows.set_column(c, str(c), known.named(rows.column(c)))
+        rows = rows.set_column(c, str(c), known.of(rows.column(c)))
     return rows
 
 
@@ -162,7 +164,7 @@ def _by_bucket(
     rows: pa.Table, number: Longs, schema: pa.Schema, count: int
 ) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each bucket from 0 on, one ``number`` for each row. Dictionaries are decoded in their new order."""
-    # Of 16 bits, NumPy sorts by radix.
+    # NumPy sorts 16-bit numbers by radix.
     order = np.argsort(number.astype(np.int16), kind="stable")
     ends = np.searchsorted(number[order], np.arange(count + 1))
     together = rows.take(pa.array(order[ends[0] : ends[-1]])).cast(schema)

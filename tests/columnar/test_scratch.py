@@ -32,7 +32,7 @@ def _column(chunks: list[list[str | None]]) -> pa.ChunkedArray:
 def test_each_text_keeps_its_number(columns: list[list[list[str | None]]]) -> None:
     texts = Texts(KIND)
     numbers = [texts.numbers(_column(chunks)) for chunks in columns]
-    found = [texts.named(each).cast(pa.string()).to_pylist() for each in numbers]
+    found = [texts.of(each).cast(pa.string()).to_pylist() for each in numbers]
     assert found == [[text for chunk in chunks for text in chunk] for chunks in columns]
     every = {text for column in found for text in column if text is not None}
     assert len({n for each in numbers for n in each.to_pylist() if n is not None}) == len(every)
@@ -42,7 +42,7 @@ def test_a_dictionary_that_lists_a_text_twice() -> None:
     repeated = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b", "a"]))
     texts = Texts(KIND)
     numbers = texts.numbers(pa.chunked_array([repeated]))
-    assert texts.named(numbers).cast(pa.string()).to_pylist() == ["a", "b", "a"]
+    assert texts.of(numbers).cast(pa.string()).to_pylist() == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("texts_of_a_file", [20, 700])
