@@ -75,7 +75,7 @@ def merge_range(
 
 @dataclass(slots=True)
 class _Merge:
-    """One range of one merge. ``plain``: without what can turn out to be unfit."""
+    """One range of one merge. ``plain``: neither streams nor dictionaries in scratch files, which may be unfit."""
 
     task: FileMerge
     files: Files
@@ -238,19 +238,17 @@ class _Merge:
     ) -> None:
         """Merge sorted runs of about ``count`` rows together."""
         outputs.expect(self.inputs.live_rows if own.whole else count)
+        # If a run does not ascend beyond the range, rows are missing from the count that the driver expects.
         counted = all(each.rows is not None for each in self.task.inputs)
+        until = own.hi if counted else None
         rest: list[pa.Table] = []
         with ExitStack() as files:
             runs = [files.enter_context(closing(self.inputs.stream(group, piece_rows))) for group in groups]
-            for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups))):
-                found = whole(parts, self._footers.read_types)
-                rows = self._inside(found, own)
+            for parts in merged(runs, self._column, int(SKEW * MEMORY_BYTES / len(groups)), until):
+                rows = self._inside(whole(parts, self._footers.read_types), own)
                 order = permutation([ordered(single(rows.column(c))) for c in self.task.key])
                 rest.append(rows if order is None else rows.take(pa.array(order)))
                 rest = self._write_full(rest, outputs)
-                # The rows of a run that does not ascend further up are missing from the count that the driver expects.
-                if counted and own.ends_below(ordered(single(found.column(self._column)))):
-                    break
         if rest:
             outputs.write(pa.concat_tables(rest))
 

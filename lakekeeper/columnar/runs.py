@@ -32,10 +32,13 @@ def ascending(values: pa.Array) -> bool:
     return not rest.null_count and bool(pc.all(pc.less_equal(rest[:-1], rest[1:]), min_count=0).as_py())
 
 
-def merged(runs: Sequence[Iterator[pa.Table]], key: int, most: int) -> Iterator[list[pa.Table]]:
+def merged(
+    runs: Sequence[Iterator[pa.Table]], key: int, most: int, until: Token | None = None
+) -> Iterator[list[pa.Table]]:
     """The rows of all runs by a column: no row of a part is below one of an earlier part; within one, in any order.
 
-    At most ``most`` bytes of a run are held. Raises Unfit.
+    At most ``most`` bytes of a run are held. Runs are read until all further rows are at or above ``until``, if given.
+    Raises Unfit.
     """
     held = [_Run(run, key, most) for run in runs]
     while held:
@@ -50,7 +53,9 @@ def merged(runs: Sequence[Iterator[pa.Table]], key: int, most: int) -> Iterator[
         parts = [part for run in held if (part := run.take_below(bound)).num_rows]
         if parts:
             yield parts
-        else:
+        if until is not None and _order(bound) >= _order(until):
+            return
+        if not parts:
             # All that is held of a run is this one key.
             for run in open_:
                 if run.last == bound:

@@ -30,12 +30,12 @@ _SAMPLED = 24  # values of each batch of a scratch file from which cuts are take
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where and how rows are divided.
+    """How rows are divided, and where the files are.
 
-    column  the column by which they are, by number
-    within  rows beyond this range of it are left out
+    column  number of the column by which rows are divided
+    within  range of that column; rows beyond it are left out
     types   of all columns, as they are returned: text that is read as a dictionary may stay one
-    parent  the folder below which a new one is made for the files; None: the system's for temporary files
+    parent  folder in which a temporary folder is made for the files; None: that of the system
     memory  bytes above which the rows of a range come in several tables; ``most``: bytes that one of these may take
     """
 

@@ -86,12 +86,6 @@ class Range:
                 inside &= found.fill_null(compare is pc.less).to_numpy(zero_copy_only=False)
         return inside
 
-    def ends_below(self, values: pa.Array) -> bool:
-        """Whether one of the values, from :func:`ordered`, is above the range."""
-        if self.hi is None:
-            return False
-        return bool(pc.any(pc.greater_equal(values, _scalar(self.hi, values.type)), min_count=0).as_py())
-
     def may_hold(self, lo: Token | None, hi: Token | None, *, nulls: bool, nans: bool) -> bool:
         """Whether values between two bounds (None: unknown) may be in the range, or a NULL or a NaN beside them."""
         if (nulls and self.lo is None) or (nans and self.hi is None) or lo is None or hi is None:

@@ -129,7 +129,9 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(merging, "TASKS", 1e9)
     if request.param == "by scratch files":
         monkeypatch.setattr(merging, "MOST", 0)
-        monkeypatch.setattr(scratch, "TEXTS", 1e-9)  # text by number, which the other ways give up
+        monkeypatch.setattr(
+            scratch, "TEXTS", 1e-9
+        )  # text by number: elsewhere, dictionaries exceed their bound
     elif request.param == "as streams if sorted":
         monkeypatch.setattr(merging, "PIECE_ROWS", 2)
         monkeypatch.setattr(merging, "STREAMS", 1e9)
