@@ -33,6 +33,7 @@ from lakekeeper.spi.storage import Storage
 
 MIN_BATCH = 100
 """Files from which a batch ends with its version; StarRocks' default of ``lake_vacuum_min_batch_delete_size``."""
+_STEP_SECONDS = 1.0  # after which a delete that waits for its turn checks whether the deletes have stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,9 @@ class _Pace:
     free_at: float = 0.0
     seen: float = 0.0
 
-    def wait(self, files: int) -> None:
-        if self.per_second is None:
+    def wait(self, files: int, stopped: Callable[[], bool]) -> None:
+        """Wait until so many files may be deleted, or until the deletes have ``stopped``."""
+        if self.per_second is None or stopped():
             return
         with self.lock:
             now = self.clock.now_ms() / 1000
@@ -77,8 +79,10 @@ class _Pace:
             self.seen = now
             start = max(now, self.free_at)
             self.free_at = start + files / self.per_second
-        if start > now:
-            self.clock.wait(start - now)
+        left = start - now
+        while left > 0 and not stopped():
+            self.clock.wait(min(left, _STEP_SECONDS))
+            left -= _STEP_SECONDS
 
 
 @dataclass(slots=True)
@@ -123,7 +127,7 @@ class Removal:
 
     def _partition(self, files: Sequence[Doomed], pace: _Pace, folder: TrashFolder | None) -> None:
         for batch in batches(files, MIN_BATCH, self.options.vacuum.max_batch):
-            pace.wait(len(batch))
+            pace.wait(len(batch), lambda: bool(self.stopped))
             if not self._goes_on():
                 return
             self.events.emit("before_delete", files=len(batch), version=batch[-1].version)

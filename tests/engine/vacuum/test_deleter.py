@@ -108,6 +108,52 @@ def test_a_clock_that_is_set_back_delays_no_delete() -> None:
     assert max(waits) <= 1  # at most the time of one batch more
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_once_the_deletes_have_stopped_no_batch_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """Each batch that was left waited for its turn first, only to delete nothing: at a low rate for hours."""
+
+    def forbidden(storage: MemoryStorage, files: Any) -> list[str]:
+        raise AdapterError("403 Forbidden")
+
+    table = dead(partitions=20)
+    time = Time(table.now_ms)
+    start = time.now
+    monkeypatch.setattr(MemoryStorage, "delete", forbidden)
+    report = run(table, time, vacuum_max_deletes_per_second=1, vacuum_max_concurrent_deletes=threads)
+    assert (report.status, report.failed_files_count) == ("failed", DAYS * 20)
+    # Each of the other threads may already be waiting for its first turn.
+    assert (time.now - start) / 1000 <= sum(range(threads))
+
+
+def test_a_batch_that_waits_for_its_turn_sees_that_the_deletes_have_stopped() -> None:
+    """A wait is as long as the batch is large: at one file a second, 1,000 files are a quarter of an hour."""
+    table, waits = dead(partitions=3), list[float]()
+    adapter = MemoryAdapter(table)
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            removal.stopped = "interrupted"
+
+    options = resolve(
+        {
+            "vacuum.max-share": 1,
+            "vacuum.max-concurrent-deletes": 1,
+            "vacuum.max-deletes-per-second": 1,
+        }
+    )
+    clock = Clock(now_ms=lambda: table.now_ms, wait=wait)
+    request = VacuumRequest(options, age_ms=0, allow_unsafe=True, dry_run=True)
+    plan = vacuum(adapter, request, clock=clock).plan
+    assert plan is not None
+    removal = Removal(adapter, adapter.storage, options, Events("db.t", "r", None), clock)
+    removed = removal.run(plan)
+    assert (removed.files, removed.failed, removed.stopped) == (DAYS, 2 * DAYS, "interrupted")
+    assert waits == [1, 1]
+
+
 def test_without_a_rate_limit_nothing_waits() -> None:
     table = dead()
     time = Time(table.now_ms)
