@@ -159,9 +159,9 @@ class Records:
                 parts=len(parts),
                 timeout_ms=self.timeout_ms,
             )
-            own = register(self.notes, plan.table, intent, self.clock)
+            # Kept before the list is written: should that fail, the registration has to be marked as ended.
+            own = self._registration = register(self.notes, plan.table, intent, self.clock)
         retried(lambda: write_parts(self.notes, list_of(self.run_id), parts, first), self.clock, SHORT_PAUSES)
-        self._registration = own
         return own
 
     def after(self, plan: VacuumPlan, removed: Removed) -> None:

@@ -314,6 +314,27 @@ def test_a_vacuum_that_stopped_is_known_to_delete_nothing_more(table: MemoryTabl
     assert ours.hints(registered(MemoryNotes(table)))
 
 
+@pytest.mark.parametrize(
+    "error", [AdapterError("the disk is full"), KeyboardInterrupt()], ids=["error", "Ctrl-C"]
+)
+def test_a_vacuum_that_could_not_write_its_list_is_known_to_delete_nothing(
+    table: MemoryTable, error: BaseException
+) -> None:
+    """It remained registered for a day, in which no run could be undone, whatever vacuum came after it."""
+
+    def refuse(what: str) -> None:
+        if "/list-" in what:
+            raise error
+
+    table.before = refuse
+    with pytest.raises(type(error)):
+        run(table, age_ms=DAY)
+    table.before = lambda _: None
+    assert not own(table).deletes(DAY, table.now_ms)
+    assert run(table, age_ms=DAY).status == "done"
+    assert not any(each.deletes(DAY, table.now_ms) for each in registered(MemoryNotes(table)).values())
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["running", "ended"])
 def test_a_vacuum_that_took_over_the_list_of_another_replaces_it(table: MemoryTable, *, ended: bool) -> None:
     """The other one may be in the middle of a batch, and is registered no more."""
