@@ -459,6 +459,22 @@ def test_a_vacuum_that_leaves_files_is_partial_and_says_how_many() -> None:
     assert one.reason.codes[:2] == (Code.VACUUMED, Code.FILES_REMAIN)
 
 
+def test_a_vacuum_that_deletes_nothing_of_what_it_should_fails_and_rests_if_it_does_so_again() -> None:
+    """Without the permission to delete, a service counted as healthy, and tried again in each pass."""
+    freed = VacuumReport("t", False, 1, failed_files_count=2, ended=Reason.of(Code.FILES_REMAIN, files=2))
+    given: dict[str, Any] = {"settings": AutoSettings(("*",), ("vacuum",), 900), "clock": NOON}
+    before: dict[tuple[str, str], Task] = {}
+    found = []
+    for _ in range(3):
+        table = FakeTable(freed=freed)
+        result = passed({"a": table}, before=before, **given)
+        (one,) = result.tables
+        before = {task.key: task for task in one.tasks}
+        found.append((one.status, result.exit_code, "vacuum" in table.verbs))
+    assert found == [("failed", 1, True), ("failed", 1, True), ("parked", 1, False)]
+    assert "2 files" in str(one.reason)
+
+
 def test_a_dry_run_says_what_a_vacuum_would_delete() -> None:
     due = VacuumReport("t", True, 1, deleted_files_count=3, deleted_bytes_count=9)
     settings = AutoSettings(("*",), ("compact", "vacuum"), 900)

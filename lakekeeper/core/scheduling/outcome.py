@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.reason import Fact, Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.model.report import FAILED, PLANNED, MergeReport, count_status
+from lakekeeper.core.model.report import FAILED, PARTIAL, PLANNED, MergeReport, count_status
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
@@ -94,11 +94,10 @@ def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:
     }
     if freed.status == PLANNED:
         return "idle", Reason.of(Code.VACUUM_DUE, **size)
-    status = "partial" if freed.failed_files_count else "done" if freed.changed else "idle"
     if not freed.changed:
-        return status, Reason.of(Code.NOT_VACUUMED).plus(freed.ended)
+        return freed.status, Reason.of(Code.NOT_VACUUMED).plus(freed.ended)
     done = Reason.of(Code.VACUUMED, **size)
-    return status, done.plus(freed.ended) if freed.failed_files_count else done
+    return freed.status, done.plus(freed.ended) if freed.status == PARTIAL else done
 
 
 def _not_due(report: MergeReport) -> Reason:

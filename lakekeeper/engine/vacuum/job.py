@@ -429,6 +429,10 @@ class VacuumJob:
     def _report(self, look: _Look, removed: Removed, ended: Reason) -> VacuumReport:
         plan = look.plan
         deleted = removed is not NOTHING and not self.request.dry_run
+        # A version of a linear log expires with the first of its files: it is there as long as all of them are.
+        expired = (
+            removed is not NOTHING and not self.request.trash and (removed.files or not look.versions.linear)
+        )
         return VacuumReport(
             table=plan.table,
             dry_run=self.request.dry_run,
@@ -437,7 +441,7 @@ class VacuumJob:
             deleted_bytes_count=removed.bytes,
             deleted_by_kind=removed.by_kind,
             failed_files_count=removed.failed,
-            expired_snapshots_count=0 if removed is NOTHING or self.request.trash else len(plan.gone),
+            expired_snapshots_count=len(plan.gone) if expired else 0,
             kept_versions_count=len(plan.kept),
             settled_runs=tuple(sorted({intent.run_id for intent in look.leftovers.settled.values()})),
             batches=removed.batches,
