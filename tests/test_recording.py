@@ -12,7 +12,7 @@ import pytest
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
-from lakekeeper.core.scheduling.task import Task, failed
+from lakekeeper.core.scheduling.task import State, Task, failed
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.errors import HistoryError
 from lakekeeper.history.store import HistoryStore
@@ -163,3 +163,29 @@ def test_a_release_during_a_pass_holds_unless_the_task_fails_again(tmp_path: Pat
     memory.keep(report(0, failed(parked, "boom", 1, 1_000) if ran else replace(parked, state="queued")), 1)
     [left] = FleetMemory(store).tasks().values()
     assert (left.failures, left.is_parked(2)) == ((parked.failures + 1, True) if ran else (0, False))
+
+
+@pytest.mark.parametrize("state", ["queued", "skipped"])
+def test_a_pass_that_did_not_run_a_task_keeps_what_another_wrote_of_it(tmp_path: Path, state: State) -> None:
+    """It wrote the task as it had read it: the failure of another service was forgotten, and the pause with it."""
+    ours, theirs = (FleetMemory(HistoryStore(tmp_path / "history.db")) for _ in range(2))
+    theirs.keep(report(0, TASK), 0)
+    assert ours.tasks() == theirs.tasks() == {TASK.key: TASK}
+    broken = failed(TASK, "boom", 1, 1_000)
+    theirs.keep(report(0, broken), 1)
+    ours.keep(report(0, replace(TASK, state=state, score=7.0)), 2)
+    assert ours.tasks() == theirs.tasks() == {TASK.key: broken}
+    waiting = replace(broken, state="queued", score=7.0)
+    ours.keep(report(0, waiting), 3)
+    assert theirs.tasks() == {TASK.key: waiting}, "nothing has changed since it was read"
+
+
+def test_two_passes_that_find_a_new_task_leave_the_first(tmp_path: Path) -> None:
+    ours, theirs = (FleetMemory(HistoryStore(tmp_path / "history.db")) for _ in range(2))
+    assert ours.tasks() == theirs.tasks() == {}
+    new = Task("merge", "a", "compact")
+    theirs.keep(report(0, TASK), 1)
+    ours.keep(report(0, new), 2)
+    assert ours.tasks() == {TASK.key: TASK}
+    ours.keep(report(0, replace(new, state="done")), 3)
+    assert [task.state for task in theirs.tasks().values()] == ["done"], "it ran"

@@ -201,17 +201,19 @@ class HistoryStore:
         """Replace the tasks of these tables and verbs; tasks that no pass has renewed for 30 days are deleted.
 
         More exactly, for 30 days before the newest operation or pass that is at least a day old, as in :meth:`add`.
-        ``before`` are the tasks as the pass read them: one that was released since then, and did not run, stays free.
+        ``before`` are the tasks as the pass read them: one that did not run in it, and that another pass or a release
+        has changed since then, stays as it is.
         """
         with transaction(self.path, write=True) as db:
             [confirmed] = db.execute(_LATEST_UNTIL, {"until": _time(now_ms - DAY_MS)}).fetchone()
             if confirmed is not None:
                 oldest = _time(epoch_ms(confirmed) - _TASKS_KEPT_MS)
                 db.execute("DELETE FROM tasks WHERE updated < ?", (oldest,))
-            released = _released(map(_task, db.execute(_TASKS).fetchall()), before or {})
-            for known in tasks:
-                free = known.key in released and known.state != "failed"
-                task = replace(known, failures=0, parked_until_ms=0) if free else known
+            now = {task.key: task for task in map(_task, db.execute(_TASKS).fetchall()) if task is not None}
+            for task in tasks:
+                ran = task.state in ("done", "failed")
+                if before is not None and not ran and now.get(task.key) != before.get(task.key):
+                    continue
                 # Earlier versions kept the credentials of a path in the name of the row.
                 db.execute("DELETE FROM tasks WHERE table_name = ? AND verb = ?", (task.table, task.verb))
                 values = (*task.key, self._task_json(task), utc(now_ms))
@@ -294,12 +296,6 @@ def _operation(
         user=row["user_name"],
         versions=dict(json.loads(row["versions"])),
     )
-
-
-def _released(tasks: Iterable[Task | None], before: Mapping[tuple[str, str], Task]) -> set[tuple[str, str]]:
-    """The tasks that had failed before, and whose failures were reset since then."""
-    free = {task.key for task in tasks if task is not None and not task.failures}
-    return {key for key, task in before.items() if task.failures and key in free}
 
 
 def _task(row: sqlite3.Row) -> Task | None:
