@@ -57,10 +57,7 @@ def repeat(
     options = setup.check(given)
     settings = settings_from(options)
     if not setup.silent:
-        say(
-            f"lakekeeper auto: {', '.join(map(without_user, settings.tables))}; {', '.join(settings.verbs)}",
-            err=True,
-        )
+        _say(f"lakekeeper auto: {', '.join(map(without_user, settings.tables))}; {', '.join(settings.verbs)}")
     watched = Watched(settings.pause_seconds)
     pages = ServicePages(page, watched, Watch(), options.history, int(settings.pause_seconds * 1000))
     with (
@@ -68,9 +65,9 @@ def repeat(
         serving("--ui", page.address, page_handler(pages)) as shown,
     ):
         if served and not setup.silent:
-            typer.echo("lakekeeper auto: metrics at http://{}:{}/metrics".format(*served), err=True)
+            _say("lakekeeper auto: metrics at http://{}:{}/metrics".format(*served))
         if shown and not setup.silent:
-            typer.echo("lakekeeper auto: page at http://{}:{}/".format(*shown), err=True)
+            _say("lakekeeper auto: page at http://{}:{}/".format(*shown))
         return _passes(setup, options, settings, pages, once=once, dry_run=dry_run)
 
 
@@ -96,9 +93,8 @@ def _passes(
             if not whole and stopped.is_set():
                 return INTERRUPTED
             if not whole or (code and not once and has_ended(spark)):
-                say(
-                    "lakekeeper auto: Spark has ended, so that every further pass would fail; start it again",
-                    err=True,
+                _say(
+                    "lakekeeper auto: Spark has ended, so that every further pass would fail; start it again"
                 )
                 return code or 1
             if once or stopped.wait(settings.pause_seconds):
@@ -147,14 +143,14 @@ class _Service:
             text = reason(error)
             self.watched.failed(text)
             _print_line(json.dumps({"error": {"type": text.partition(":")[0], "message": text}}))
-            say(f"lakekeeper auto: {text}", err=True)
+            _say(f"lakekeeper auto: {text}")
             return 1, True
         self.watched.ended(report)
         if not dry_run and not has_ended(self.spark):  # else what failed, failed with Spark
             self.alerts.after(report)
         _print_line(report.to_json())
         if not setup.silent and not setup.as_json:
-            say(str(report), err=True)
+            _say(str(report))
         return report.exit_code, not report.cut_short
 
 
@@ -165,4 +161,14 @@ def _print_line(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        say(f"lakekeeper auto: a line on stdout is lost: {reason(error)}", err=True)
+        _say(f"lakekeeper auto: a line on stdout is lost: {reason(error)}")
+
+
+def _say(text: str) -> None:
+    """Print on stderr, which may be on the same full disk."""
+    try:
+        say(text, err=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return  # the message is lost, the service goes on

@@ -248,6 +248,26 @@ def test_the_first_line_has_no_credentials(
     assert [name for name, _ in opened.given] == ["s3a://AKIA:very/secret@bucket/a,b"]
 
 
+def test_a_full_disk_behind_stdout_and_stderr_ends_no_service(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`> service.log 2>&1`: the message that a line was lost could not be written either, and ended the service."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            if text:  # click writes nothing first, to see whether it may
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return 0
+
+    monkeypatch.setattr(Setup, "session", lambda _: None)
+    waits = iter([False, True])
+    monkeypatch.setattr(Draining, "wait", lambda *_: next(waits))
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert repeat(Setup(), ("a", "b"), every="30s", once=False, dry_run=False) == 1
+    assert len(opened.given) == 4, "two passes over two tables"
+
+
 def test_a_full_disk_behind_stdout_costs_a_line_and_no_service(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
