@@ -112,7 +112,10 @@ class Installed:
                 remove_statements(spark)
 
     def finish(self) -> None:
-        """Stop, then run a last pass over the tables that the application has written since the previous one."""
+        """Stop, then run a last pass over the tables that the application has written since the previous one.
+
+        After :meth:`stop`, no pass is run.
+        """
         if self._runs is not None:
             self._runs.finish()
 
@@ -165,6 +168,7 @@ class _Runs:
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
+        self._stopped = False
         self.service = Service(
             self._whole, settings.pause_seconds, early=self._early, over=self.over, ended=self._ended
         )
@@ -182,12 +186,15 @@ class _Runs:
             self._stop()
 
     def _stop(self) -> None:
+        self._stopped = True
         self.service.stop()
         for stop in (partial(self._listening.report_writes, None), self._streams.stop):
             with suppress(Exception):  # they ended with the session
                 stop()
 
     def finish(self) -> None:
+        if self._stopped:
+            return
         with suppress(Exception):  # a listener that does not keep up: another service will find the write
             await_listeners(self._spark)
         with self._ending:

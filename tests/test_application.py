@@ -218,6 +218,25 @@ def test_a_last_pass_looks_at_no_table_that_a_whole_pass_has_seen_since(
     assert runs.passes == [[*TABLES], [*TABLES]]
 
 
+def test_no_pass_follows_a_stop(runs: Runs, passes: list[Passes]) -> None:
+    """`lakekeeper run` ran a last pass at the end of a program that had stopped its automatic runs."""
+    spark: Any = Session()
+    handle = lk.install(spark)
+    runs.wrote("ice.db.event")
+    handle.stop()
+    handle.finish()
+    assert runs.passes == []
+
+
+def test_a_last_pass_is_the_last_one(runs: Runs, passes: list[Passes]) -> None:
+    spark: Any = Session()
+    handle = lk.install(spark)
+    for _ in range(2):
+        runs.wrote("ice.db.event")
+        handle.finish()
+    assert runs.passes == [["ice.db.event"]]
+
+
 @pytest.mark.parametrize("at", ["ice.db.", "db.", "hdfs://nn:8020/wh/", "file:/wh/"])
 def test_a_pass_hides_no_write_to_a_table_with_a_longer_name(
     runs: Runs, passes: list[Passes], at: str
