@@ -25,7 +25,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, un
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.quiet_window import QuietWindow
 from lakekeeper.engine.merge.replay import Replayer, discard, discard_replaced
-from lakekeeper.engine.retries import retried, sent
+from lakekeeper.engine.retries import NOT_COMMITTED, retried, sent
 from lakekeeper.engine.state.leases import Registration
 from lakekeeper.engine.written import require_written
 from lakekeeper.errors import Conflict, Rejected, Unknown
@@ -77,14 +77,16 @@ class Committer:
         self.quiet = QuietWindow.of(self.options, self.clock, self.began_ms)
 
     def commit(self, rewrites: Sequence[Rewrite]) -> Landed:
-        """Raises Conflict naming the winner when the retries are used up (outputs are discarded), Rejected
-        (likewise), or Unknown where the log does not settle it (outputs are left alone).
+        """The outcome of the commit.
+
+        Raises Conflict naming the winner when the retries are used up, Rejected or Unsupported (outputs are discarded
+        after each of them), or Unknown where the log does not settle it (outputs are left alone).
         """
         self.pending = tuple(rewrites)
         self.loop.start()  # an attempt waits for a quiet window, and replays in it
         try:
             return self.loop.run(self._attempt, self._after, self.settle)
-        except (Conflict, Rejected):
+        except (Conflict, *NOT_COMMITTED):
             discard(self.adapter, self.pending)
             raise
 

@@ -161,6 +161,18 @@ def _answers(scene: Scene, *errors: Exception) -> None:
     scene.adapter = Failing(scene.table)
 
 
+def test_a_commit_of_a_table_that_has_become_unsupported_is_cleaned_up() -> None:
+    """Its outputs remained until a vacuum looked for them, as after an unknown outcome."""
+    scene = groups_apart(4)
+    before = scene.table.fingerprint()
+    _answers(scene, Unsupported("db.t", "a feature"))
+    with pytest.raises(Unsupported, match="a feature"):
+        scene.run()
+    assert scene.table.leftovers() == set()
+    assert scene.table.fingerprint() == before
+    assert scene.run().changed
+
+
 @pytest.mark.parametrize("options", [{}, IN_PARTS], ids=["one commit", "in parts"])
 def test_errors_before_a_commit_was_sent_cost_pauses_and_no_group(options: Mapping[str, Any]) -> None:
     scene = groups_apart(4)
