@@ -98,6 +98,12 @@ def commit_tags(log: Log, now: State, run_id: str, replayed: int = 0) -> Any:
     return log.singleton("RowTracking").addPreservedRowTrackingTagIfNotSet(now.snapshot, log.jvm.map(ours))
 
 
+def read_all_rows(log: Log, transaction: Any) -> None:
+    """Count every row as read by the transaction: it conflicts with any commit before it that adds files."""
+    everything = log.jvm.view.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
+    transaction.trackReadPredicates(log.jvm.seq([everything]), False, True)
+
+
 def attempt(
     log: Log,
     transaction: Any,

@@ -20,7 +20,7 @@ from lakekeeper.spark.predicates import check
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta.blocks import read_blocks, without_key
 from lakekeeper_delta.columns import physical_name
-from lakekeeper_delta.commit import attempt, commit_tags, preparing, register_metrics
+from lakekeeper_delta.commit import attempt, commit_tags, preparing, read_all_rows, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
 from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.known_state import add_files
@@ -40,10 +40,11 @@ _VERSION = 1  # version of the SetTransaction whose application id is a run id
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """AddFile actions of the rows, and the schema with which they were written."""
+    """AddFile actions of the rows, the schema with which they were written, and the version that removed the rows."""
 
     actions: Sequence[Any]
     schema_id: str
+    removed_in: int
 
 
 class DeltaRestores:
@@ -56,11 +57,11 @@ class DeltaRestores:
         """The files that differ between ``version`` and the version before, with the columns that the delete saw."""
         log = self._log
         now = log.latest()
-        states = [log.at(number, now.table_uuid) for number in (version - 1, version)]
+        states = _around(log, version, now.table_uuid)
         check(log.jvm, table_frame(log, states[0]), where, steady=True)
-        before, after = (without_key(log, state, read_blocks(log, state, None, [])) for state in states)
+        before, after = _files(log, states)
         removed, added = differing(before, after)
-        _refuse_returned(log, removed.blocks, after.blocks, version, now)
+        _refuse_returned(log, removed.blocks, after.blocks, version, version, now)
         first, second = (
             replace(seen, blocks=only_blocks(seen.blocks, matching(log, state, where)))
             for seen, state in zip((removed, added), states, strict=True)
@@ -90,14 +91,19 @@ class DeltaRestores:
             raise Rejected(
                 f"{log.name}: rows of version {was.version} cannot be restored ({reason(error)}); nothing was committed"
             ) from error
-        return Prepared({o.path: o.rows for o in outputs}, tuple(written), _Copies(made, now.schema_id))
+        return Prepared(
+            {o.path: o.rows for o in outputs}, tuple(written), _Copies(made, now.schema_id, was.version + 1)
+        )
 
     def keep(self, copies: Prepared) -> bool:
         """Whether columns and partitioning are unchanged since the copies were written."""
         return bool(self._log.latest().schema_id == copies.native.schema_id)
 
     def commit(self, copies: Prepared, since: int, run_id: str) -> Commit:
-        """One attempt. The run id is also the application id of a SetTransaction, which Delta commits only once."""
+        """One attempt. The run id is also the application id of a SetTransaction, which Delta commits only once.
+
+        Raises Unsupported if a RESTORE after ``since`` has brought the rows back.
+        """
         log = self._log
         with preparing(log, "the restore"):
             now = log.latest()
@@ -106,6 +112,9 @@ class DeltaRestores:
             known = _carried(log, now, since, run_id, done=done)
             if known is not None:
                 return Commit(known, run_id, (), ())
+            _refuse_returned_since(log, copies.native.removed_in, since, now)
+            # A RESTORE that lands first conflicts with this read, and the next attempt sees it.
+            read_all_rows(log, transaction)
             now_ms = log.jvm.some(time.time_ns() // 1_000_000)
             token = log.delta.actions.SetTransaction(run_id, _VERSION, now_ms)
             outputs = [described(log, action)[0] for action in copies.native.actions]
@@ -162,14 +171,34 @@ def _rows(
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
-def _refuse_returned(log: Log, removed: BlockSet, after: BlockSet, version: int, now: State) -> None:
-    """Raise Unsupported if a RESTORE since has brought back rows that ``version`` removed.
+def _around(log: Log, version: int, table_uuid: str) -> list[State]:
+    """The version before the given one, and that one."""
+    return [log.at(number, table_uuid) for number in (version - 1, version)]
+
+
+def _files(log: Log, states: Sequence[State]) -> Iterator[Snapshot]:
+    """All files of each state."""
+    return (without_key(log, state, read_blocks(log, state, None, [])) for state in states)
+
+
+def _refuse_returned_since(log: Log, version: int, since: int, now: State) -> None:
+    """Like :func:`_refuse_returned`; without a RESTORE after ``since``, nothing but the commits after it is read."""
+    if any(winner.operation == _RESTORE for winner in commits_between(log, since, now.version).winners):
+        before, after = _files(log, _around(log, version, now.table_uuid))
+        removed, _ = differing(before, after)
+        _refuse_returned(log, removed.blocks, after.blocks, version, since, now)
+
+
+def _refuse_returned(
+    log: Log, removed: BlockSet, after: BlockSet, version: int, since: int, now: State
+) -> None:
+    """Raise Unsupported if a RESTORE after ``since`` has brought back rows that ``version`` removed.
 
     ``removed`` are the blocks that it removed, or masked further; ``after`` are those that it left. Each RESTORE counts
     as it left the table: a later rewrite may have moved the rows to other files.
     """
     left = delete_ids(after)
-    for winner in commits_between(log, version, now.version).winners:
+    for winner in commits_between(log, since, now.version).winners:
         if winner.operation == _RESTORE and _has_back(log, removed, left, winner.version, now):
             raise Unsupported(
                 log.name,

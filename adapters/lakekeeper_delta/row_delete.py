@@ -24,7 +24,14 @@ from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, 
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta import partition_values
-from lakekeeper_delta.commit import attempt, commit_tags, preparing, refuse_obstacle, register_metrics
+from lakekeeper_delta.commit import (
+    attempt,
+    commit_tags,
+    preparing,
+    read_all_rows,
+    refuse_obstacle,
+    register_metrics,
+)
 from lakekeeper_delta.deletion_vectors import masked
 from lakekeeper_delta.deletion_writer import (
     count_places,
@@ -212,7 +219,8 @@ def _track_predicate(log: Log, state: State, transaction: Any, where: str) -> No
     except ValueError:
         # Spark computes a part below the filter (in BETWEEN over an expression), which Delta's conflict checker cannot
         # evaluate. A read of everything is stricter: the delete also loses to appends without a match, and runs again.
-        conditions = [log.jvm.view.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()]
+        read_all_rows(log, transaction)
+        return
     transaction.trackReadPredicates(log.jvm.seq(conditions), False, True)
 
 

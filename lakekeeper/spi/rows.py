@@ -239,6 +239,7 @@ class Restores(Protocol[Rows]):
         """One attempt to append the copies, unless a commit after version ``since`` already carries ``run_id``.
 
         That commit is then returned and nothing is committed: of two concurrent restores only one adds rows. Raises
-        Conflict, Rejected (also if the history since ``since`` cannot be read) or Unknown.
+        Conflict, Rejected (also if the history since ``since`` cannot be read) or Unknown, and Unsupported or Rejected
+        if the rows are back by the format's own means.
         """
         ...

@@ -28,13 +28,7 @@ class MemoryRestores:
 
     def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
         """The version before the given one, if all of its files exist, and that one: the files that it changed."""
-        later = (self._store.version(number) for number in range(version + 1, self._store.current.number + 1))
-        if any(each.operation == "RESTORE" for each in later):
-            raise Unsupported(
-                self._adapter.table,
-                "a RESTORE after the drop",
-                "its rows may be in the table; nothing was written",
-            )
+        self._refuse_returned(version)
         then = self._adapter.seen(self._store.readable(version - 1), where=where)
         after = self._adapter.seen(self._store.readable(version), where=where)
         return differing(then, after)
@@ -75,6 +69,7 @@ class MemoryRestores:
             done = next((version.number for version in later if version.run_id == run_id), None)
             if done is not None:
                 return Commit(done, run_id, (), ())
+            self._refuse_returned(since)
             files: list[DataFile] = copies.native[1]
             added = {file.path: fresh(file) for file in files}
             number = self._store.apply(
@@ -82,6 +77,15 @@ class MemoryRestores:
             )
         self._adapter.answer(fault)
         return Commit(number, run_id, (), tuple(added))
+
+    def _refuse_returned(self, since: int) -> None:
+        later = self._store.versions[since + 1 :]
+        if any(each.operation == "RESTORE" for each in later):
+            raise Unsupported(
+                self._adapter.table,
+                "a RESTORE after the drop",
+                "its rows may be in the table; nothing was written",
+            )
 
 
 def _by_file(hits: Held[Parts] | None) -> dict[str, list[Row]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from delta.tables import IdentityGenerator
 
 import lakekeeper as lk
 from lakekeeper.errors import Conflict, LakekeeperError, Unsupported
+from lakekeeper_delta import restore
+from lakekeeper_delta.commit import attempt
 from lakekeeper_delta.native import Log
 from tests.delta.by_hand import ByHand
 from tests.delta.scene import Scene
@@ -152,3 +156,48 @@ def test_rows_whose_partition_would_become_null_are_not_restored(scene: Scene) -
         opened.restore(entry.name)
     assert (scene.files(), scene.spark_records()) == (files, [])
     assert [each.name for each in opened.trash()] == [entry.name]
+
+
+def test_a_restore_of_the_table_just_before_the_commit_is_seen_by_the_next_attempt(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blind append conflicts with nothing: the rows would be there twice."""
+    table = three_days(scene)
+    before, version = scene.spark_rows(), scene.version
+    table.drop_partition("day = 1")
+    [entry] = table.trash()
+    calls: list[str] = []
+
+    def after_restore(*given: Any, **named: Any) -> int:
+        calls.append("commit")
+        if len(calls) == 1:
+            scene.run(f"RESTORE TABLE {{t}} TO VERSION AS OF {version}")
+        return attempt(*given, **named)
+
+    monkeypatch.setattr(restore, "attempt", after_restore)
+    with pytest.raises(Unsupported, match="brought its rows back"):
+        table.restore(entry.name)
+    assert calls == ["commit"]
+    assert scene.spark_rows() == before
+    assert [e.name for e in table.trash()] == [entry.name]
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO {t} (day, v) VALUES (7, 7)", "OPTIMIZE {t}"])
+def test_a_restore_lands_beside_other_commits(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    table = three_days(scene)
+    table.drop_partition("day = 1")
+    [entry] = table.trash()
+    calls: list[str] = []
+
+    def after_statement(*given: Any, **named: Any) -> int:
+        calls.append("commit")
+        if len(calls) == 1:
+            scene.run(statement)
+        return attempt(*given, **named)
+
+    monkeypatch.setattr(restore, "attempt", after_statement)
+    assert table.restore(entry.name).rows == 10
+    assert len(calls) == 2
+    assert scene.spark.read.format("delta").load(str(scene.path)).where("day = 1").count() == 10

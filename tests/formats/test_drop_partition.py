@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import lakekeeper as lk
-from lakekeeper.errors import Conflict, LakekeeperError, NotFound, Unsupported
+from lakekeeper.errors import Conflict, LakekeeperError, NotFound, Rejected, Unsupported
 from tests.formats.lakes import Lake
 from tests.observers import once_at
 
@@ -176,6 +176,20 @@ def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, wh
     with pytest.raises(Unsupported, match="brought"):
         lake.table(name).restore(entry.name)
     assert lake.fingerprint(name) == after
+    assert [each.name for each in lake.table(name).trash()] == [entry.name]
+
+
+@pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
+def test_rows_that_a_rollback_brings_back_during_a_restore_are_not_doubled(lake: Lake, where: str) -> None:
+    """It was looked for before the copies were written, which takes minutes, and not after."""
+    name = three_days(lake)
+    before, version = lake.fingerprint(name), lake.versions(name)[-1]
+    lake.table(name).drop_partition(where)
+    [entry] = lake.table(name).trash()
+    rollback = once_at("before_commit", lambda: back_to(lake, name, version))
+    with pytest.raises((Unsupported, Rejected), match=r"brought|rolled back"):
+        lake.table(name).restore(entry.name, observer=rollback)
+    assert lake.fingerprint(name) == before
     assert [each.name for each in lake.table(name).trash()] == [entry.name]
 
 

@@ -443,6 +443,22 @@ def test_rows_that_came_back_by_the_formats_own_means_are_not_doubled(scene: Sce
     assert (rows(scene), len(bin_of(scene)), scene.table.leftovers()) == (after, 1, set())
 
 
+def test_rows_that_came_back_while_they_were_copied_are_not_doubled(scene: Scene) -> None:
+    """The RESTORE of a colleague was looked for before the copies were written, which takes minutes, and not after."""
+    version, before = scene.table.current.number, rows(scene)
+    drop(scene)
+    come_back = once_at(
+        "before_commit",
+        lambda: scene.table.apply(
+            "RESTORE", lambda now: replace(now, files=scene.table.version(version).files)
+        ),
+    )
+    with pytest.raises(Unsupported, match="a RESTORE after the drop"):
+        back(scene, come_back)
+    assert rows(scene) == before
+    assert (len(bin_of(scene)), scene.table.leftovers()) == (1, set())
+
+
 def test_a_restore_of_files_counts_those_that_it_moved_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """It reported all that the vacuum had planned to move."""
     table, move = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False)), MemoryStorage.move
