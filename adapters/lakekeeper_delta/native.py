@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from lakekeeper.errors import NotFound, reason
+from lakekeeper.errors import AdapterError, NotFound, reason, throwable
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import session_confs
 from lakekeeper_delta.char_columns import holds_char
@@ -19,6 +19,8 @@ from lakekeeper_delta.features import refusals
 from lakekeeper_delta.shims import shim_of
 
 _DELTA = "org.apache.spark.sql.delta"
+_MISSING = ("FileNotFoundException", "NoSuchFileException")
+_JOB_FAILED = "org.apache.spark.SparkException"
 _KEPT_SNAPSHOTS = 3  # the planned version, a winner's, and the one before: a state can take much memory
 _PINNED = 4  # versions that merges read; those of one round read the same
 _LOOKED_AT = 20  # commits searched for the protocol if Delta's error lacks it
@@ -142,7 +144,10 @@ class Log:
         return self._keep(snapshot)
 
     def at(self, version: int, table_uuid: str) -> State:
-        """An older version. Raises NotFound if the log no longer has it, or if it is another table's."""
+        """An older version. Raises NotFound if the log no longer has it, or if it is another table's.
+
+        Raises AdapterError if the log could not be read, which says nothing about the version.
+        """
         with self._lock:
             for known in (*reversed(self._kept.values()), *self._pinned.values()):
                 if (known.version, known.table_uuid) == (version, table_uuid):
@@ -152,11 +157,32 @@ class Log:
         try:
             snapshot = self.shim.snapshot_at(self, version)
         except Exception as error:
-            raise NotFound(self.name, f"version {version} can no longer be read ({reason(error)})") from error
+            if self._says_gone(error):
+                raise NotFound(
+                    self.name, f"version {version} can no longer be read ({reason(error)})"
+                ) from error
+            raise AdapterError(
+                f"{self.name}: version {version} could not be read ({reason(error)})"
+            ) from error
         state = self._keep(snapshot)
         if state.table_uuid != table_uuid:
             raise NotFound(self.name, f"version {version} belongs to another table, created in its place")
         return state
+
+    def _says_gone(self, error: Exception) -> bool:
+        """Whether an error says that the log lacks a version, or a part of it; not that the storage or a job failed."""
+        from py4j.java_gateway import is_instance_of
+
+        java, gateway, failed = throwable(error), self.jvm.spark.sparkContext._gateway, False
+        if java is None:
+            return False
+        while java is not None:
+            kind = str(java.getClass().getName())
+            if kind.endswith(_MISSING):
+                return True
+            failed |= kind == _JOB_FAILED or is_instance_of(gateway, java, "java.io.IOException")
+            java = java.getCause()
+        return not failed
 
     def _keep(self, snapshot: Any) -> State:
         metadata, protocol = snapshot.metadata(), snapshot.protocol()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakekeeper.errors import OptionError
+from lakekeeper.errors import AdapterError, LakekeeperError, OptionError, reason
 from lakekeeper.spark.jvm import causes
 from lakekeeper.spark.predicates import referenced, unmatched
 from lakekeeper_delta.known_state import Parts, parts_of
@@ -21,6 +21,8 @@ _NOTHING = pa.array([], pa.string())
 _PREPARED = "PreparedDeltaFileIndex"
 # Types whose statistics are exact: no truncated text, no rounded time, no NaN.
 _EXACT = ('"byte"', '"short"', '"integer"', '"long"', '"date"')
+_OF_A_VALUE = re.compile(r"org\.apache\.spark\.Spark(?!Exception$|File)\w+Exception")
+"""Errors of an expression, such as a cast: of files and jobs are SparkFile…Exception and SparkException."""
 _DECIMAL = re.compile(r'"decimal\((\d+),')
 _DIGITS = 15
 """Digits of a decimal that a double keeps: some writers, delta-rs among them, record the bounds of one as a double."""
@@ -30,21 +32,38 @@ def matching(log: Log, state: State, where: str) -> pa.Array | None:
     """Paths of all files of ``state`` that may contain a row for which ``where`` is true; None for all.
 
     Of a large log, files that came after its base are chosen by their partition alone. Raises OptionError for text that
-    does not parse or that names an unknown column.
+    does not parse, that names an unknown column, or that has no value for a partition; AdapterError if the log could
+    not be read.
     """
     try:
-        parts = parts_of(log, state)
-        if not parts.kept:
-            scan = _planned(log, table_frame(log, state).where(where))
-            return None if scan is None else _paths(log, scan.files()) if scan else _NOTHING
-        scan = _planned(log, _without_files(log, state).where(where))
-        return None if scan is None else _candidates(log, parts, scan, _meaning(log, where))
+        return _matching(log, state, where)
+    except LakekeeperError:
+        raise
     except Exception as error:
-        chain = causes(error)
-        text = (chain[0][1] if chain else str(error)).strip().splitlines()
-        raise OptionError(
-            "where", where, f"a predicate over the table's columns; {text[0] if text else error}"
+        try:
+            _planned(log, _without_files(log, state).where(where))
+        except Exception as invalid:
+            raise _invalid(where, invalid) from invalid
+        if any(_OF_A_VALUE.fullmatch(kind) for kind, _ in causes(error)):
+            raise _invalid(where, error) from error
+        raise AdapterError(
+            f"{log.name}: the files that may match '{where}' could not be found ({reason(error)})"
         ) from error
+
+
+def _matching(log: Log, state: State, where: str) -> pa.Array | None:
+    parts = parts_of(log, state)
+    if not parts.kept:
+        scan = _planned(log, table_frame(log, state).where(where))
+        return None if scan is None else _paths(log, scan.files()) if scan else _NOTHING
+    scan = _planned(log, _without_files(log, state).where(where))
+    return None if scan is None else _candidates(log, parts, scan, _meaning(log, where))
+
+
+def _invalid(where: str, error: Exception) -> OptionError:
+    chain = causes(error)
+    text = (chain[0][1] if chain else str(error)).strip().splitlines()
+    return OptionError("where", where, f"a predicate over the table's columns; {text[0] if text else error}")
 
 
 def covered(log: Log, state: State, where: str, paths: Collection[str]) -> frozenset[str]:
