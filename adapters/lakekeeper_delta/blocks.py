@@ -53,7 +53,7 @@ def read_blocks(log: Log, state: State, key: ClusterKey | None, found: Sequence[
     table = None if adds is None else listed(adds, state, found)
     if table is None:
         table = listed_by_spark(log, state, found)
-    _refuse_foreign(log, table)
+    refuse_foreign(log, table)
     return _made(log, state, key, found, table)
 
 
@@ -90,7 +90,7 @@ def added_blocks(
     ``at`` names these files, each with the version of its last add. Raises as :func:`read_blocks`.
     """
     table = log.jvm.to_arrow(adds.select("version", *_columns(state, found)))
-    _refuse_foreign(log, table)
+    refuse_foreign(log, table)
     last = [
         at.get(path) == version
         for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True)
@@ -137,11 +137,17 @@ def _same_for_all(_gateway: Any) -> tuple[Column, ...]:
         F.coalesce(dv.getField("sizeInBytes").cast("bigint"), F.lit(0)).alias("delete_bytes"),
         delete_id(dv).alias("delete_id"),
         *_level_and_key(tags),
-        (
-            F.col("path").startswith("/") | (F.col("path").contains(":/") & F.col("path").rlike(_ABSOLUTE))
-        ).alias("foreign"),
+        is_foreign().alias("foreign"),
         *_curve(tags.getItem(CURVE_TAG)),
     )
+
+
+def is_foreign() -> Column:
+    """Whether the log names a file by an absolute path, as that of another table."""
+    from pyspark.sql import functions as F
+
+    path = F.col("path")
+    return path.startswith("/") | (path.contains(":/") & path.rlike(_ABSOLUTE))
 
 
 def _level_and_key(tags: Column) -> list[Column]:
@@ -270,7 +276,8 @@ def struct_of(leaves: Mapping[tuple[str, ...], DataType]) -> DataType:
     return nested(leaves, lambda fields: T.StructType([T.StructField(name, kind) for name, kind in fields]))
 
 
-def _refuse_foreign(log: Log, table: pa.Table) -> None:
+def refuse_foreign(log: Log, table: pa.Table) -> None:
+    """Raise Unsupported if one of these files is ``foreign``, see :func:`is_foreign`."""
     outside = table["path"].filter(table["foreign"])
     if len(outside):
         raise Unsupported(

@@ -21,7 +21,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.errors import OptionError, Rejected
 from lakekeeper.spi import Computed, Outdated
 from lakekeeper_delta import exact_json
-from lakekeeper_delta.blocks import leaf, struct_of
+from lakekeeper_delta.blocks import is_foreign, leaf, refuse_foreign, struct_of
 from lakekeeper_delta.char_columns import holds_char
 from lakekeeper_delta.columns import Found, indexed, physical_step
 from lakekeeper_delta.commit import attempt, commit_tags, preparing
@@ -85,10 +85,10 @@ class DeltaStatistics:
         lacks = count.isNull()
         for path in wanted:  # a file without rows has no NULL counts
             lacks = lacks | ((count > 0) & leaf(stats.getField("nullCount"), path).isNull())
-        rows = self._log.jvm.to_arrow(
-            all_files(self._log, state).where(lacks).select("path", "size")
-        ).to_pylist()
-        files = sorted((str(row["path"]), int(row["size"])) for row in rows)
+        lacking = all_files(self._log, state).where(lacks)
+        table = self._log.jvm.to_arrow(lacking.select("path", "size", is_foreign().alias("foreign")))
+        refuse_foreign(self._log, table)
+        files = sorted((str(row["path"]), int(row["size"])) for row in table.to_pylist())
         return _outdated(_Files(state, tuple(files)))
 
     def _wanted(self, state: State, columns: Sequence[str] | None) -> set[tuple[str, ...]]:

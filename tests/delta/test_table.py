@@ -104,6 +104,17 @@ def test_shallow_clones_are_refused(scene: Scene, tmp_path: Path) -> None:
         adapter.snapshot(["k"])
 
 
+def test_statistics_of_shallow_clones_are_refused(scene: Scene, tmp_path: Path) -> None:
+    """A dry run reported its files as due, and the call failed after it had read them."""
+    no_statistics = "TBLPROPERTIES ('delta.dataSkippingNumIndexedCols'='0')"
+    scene.run(f"CREATE TABLE {{t}} (k BIGINT) USING delta {no_statistics}", "INSERT INTO {t} VALUES (1)")
+    clone = Scene(scene.spark, tmp_path / "clone")
+    scene.spark.sql(f"CREATE TABLE {clone.sql} SHALLOW CLONE {scene.sql}")
+    clone.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.dataSkippingNumIndexedCols'='32')")
+    with pytest.raises(Unsupported, match="shallow clone"):
+        clone.adapter().statistics.find(["k"], 0.0)
+
+
 def test_discard_stays_below_the_table(scene: Scene, tmp_path: Path) -> None:
     from dataclasses import replace
 
