@@ -30,7 +30,7 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.columnar_files import FilesOfTable
-from lakekeeper_iceberg.dropped_sources import refuse_removal
+from lakekeeper_iceberg.dropped_sources import refuse_merge
 from lakekeeper_iceberg.footer_metrics import add_counts, own_bounds, own_counts, set_bounds
 from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.keys import SchemaFields
@@ -88,7 +88,7 @@ class IcebergColumnar:
 
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
         table = self.jvm.pinned(self.table())
-        refuse_removal(self.jvm, table, [task.spec])
+        refuse_merge(self.jvm, table, task.spec)
         properties = _properties(self.jvm, table)
         columns = _columns(self.jvm, table, task)
         key, cut = _key(task, columns)

@@ -29,6 +29,7 @@ from lakekeeper.spark.jvm import causes
 from lakekeeper_iceberg import nessie
 from lakekeeper_iceberg.changes import RUN_ID, winners_after
 from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.dropped_sources import refuse_manifests
 from lakekeeper_iceberg.native import Iceberg
 
 REPLAYED = "lakekeeper.replayed-rows"
@@ -101,7 +102,7 @@ def change_rows(jvm: Iceberg, table: Any, name: str, change: RowChange, attempts
     def update(transaction: Any, base: Any) -> Any:
         return row_change(jvm, name, change, transaction, base)
 
-    base, made = _prepared(table, name, update, attempts)
+    base, made = _prepared(jvm, table, name, update, attempts)
     return _swap(jvm, table, name, base, made)
 
 
@@ -122,7 +123,7 @@ def append_once(
             append = append.appendFile(file)
         return None if done else append.set(RUN_ID, run_id)
 
-    base, made = _prepared(table, name, update, attempts)
+    base, made = _prepared(jvm, table, name, update, attempts)
     return (done[0], True) if done else (_swap(jvm, table, name, base, made).version, False)
 
 
@@ -193,12 +194,12 @@ def change_deletes(
             rewrite = rewrite.addFile(file, seq)
         return rewrite.set(RUN_ID, run_id)
 
-    base, made = _prepared(table, name, update, attempts)
+    base, made = _prepared(jvm, table, name, update, attempts)
     return _swap(jvm, table, name, base, made)
 
 
 def _prepared(
-    table: Any, name: str, update: Callable[[Any, Any], Any], attempts: Attempts
+    jvm: Iceberg, table: Any, name: str, update: Callable[[Any, Any], Any], attempts: Attempts
 ) -> tuple[Any, Any]:
     """(base metadata, the new snapshot built on it, which is written but not committed).
 
@@ -214,7 +215,9 @@ def _prepared(
             return base, None
         attempts.begin(pending, str(base.metadataFileLocation()))
         try:
-            return base, pending.apply()
+            made = pending.apply()
+            refuse_manifests(jvm, table, base, made)
+            return base, made
         except Exception:
             attempts.discard(pending, table)  # nothing was sent
             raise

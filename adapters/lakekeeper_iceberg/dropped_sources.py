@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import Rejected, Unsupported
 from lakekeeper_iceberg.native import Iceberg
 
+_MANIFEST = "org.apache.iceberg.ManifestFile"
+_PATH_SPEC_CONTENT = (
+    (_MANIFEST, "path", "java.lang.String"),
+    (_MANIFEST, "partitionSpecId", "int"),
+    (_MANIFEST, "content", "org.apache.iceberg.ManifestContent"),
+)
 _TYPED_BY_SOURCE = ("identity", "truncate")  # other transforms have a type of their own
 
 
@@ -25,6 +31,40 @@ def refuse_removal(jvm: Iceberg, table: Any, specs: Iterable[int]) -> None:
     deletes = {int(each.partitionSpecId()) for each in jvm.items(snapshot.deleteManifests(table.io()))}
     for spec in sorted(lossy & deletes):
         raise _refusal(table, spec, "Rewrite the table in one commit, for example by INSERT OVERWRITE")
+
+
+def refuse_merge(jvm: Iceberg, table: Any, spec: int) -> None:
+    """Like :func:`refuse_removal`, for one group: raises Rejected, since groups of other specs may be merged."""
+    try:
+        refuse_removal(jvm, table, [spec])
+    except Unsupported as error:
+        raise Rejected(str(error)) from error
+
+
+def refuse_manifests(jvm: Iceberg, table: Any, base: Any, made: Any) -> None:
+    """Raise Unsupported if a snapshot, made on the metadata ``base``, writes such manifests.
+
+    A commit also merges manifests of specs whose files it neither adds nor removes.
+    """
+    lossy = without_source(jvm, base)
+    if not lossy:
+        return
+    before = base.currentSnapshot()
+    known = set() if before is None else {path for path, *_ in _manifests(jvm, table, before)}
+    contents: dict[int, set[str]] = {}
+    written: set[int] = set()
+    for path, spec, content in _manifests(jvm, table, made):
+        contents.setdefault(int(spec), set()).add(content)
+        if path not in known:
+            written.add(int(spec))
+    for number in sorted(lossy & written):
+        if len(contents[number]) > 1:
+            advice = "Set the table property commit.manifest-merge.enabled to false, or rewrite the table in one commit"
+            raise _refusal(table, number, advice)
+
+
+def _manifests(jvm: Iceberg, table: Any, snapshot: Any) -> list[list[str]]:
+    return jvm.records(snapshot.allManifests(table.io()), _MANIFEST, _PATH_SPEC_CONTENT)
 
 
 def refuse_deletes(jvm: Iceberg, table: Any, files: Iterable[Any]) -> None:

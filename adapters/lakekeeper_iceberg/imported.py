@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import Rejected
 from lakekeeper_iceberg.footers import footer_of
 
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -23,7 +23,7 @@ def may_misread_timestamps(table: Any) -> bool:
 
 
 def refuse_nanoseconds(jvm: Any, table: Any, tasks: Iterable[Any]) -> None:
-    """Raise AdapterError if a file of these scan tasks has nanoseconds in a column of microseconds.
+    """Raise Rejected if a file of these scan tasks has nanoseconds in a column of microseconds.
 
     A rewrite would make permanent what Iceberg misreads. ``jvm`` is an ``Iceberg``.
     """
@@ -37,7 +37,7 @@ def refuse_nanoseconds(jvm: Any, table: Any, tasks: Iterable[Any]) -> None:
             kind = str(column.getPrimitiveType().getLogicalTypeAnnotation())
             name = ".".join(column.getPath())
             if kind.startswith("TIMESTAMP(NANOS") and not _in_nanoseconds(table, name):
-                raise AdapterError(
+                raise Rejected(
                     f"{table.name()}: Iceberg for Spark misreads the timestamps in nanoseconds of the imported file "
                     f"{location} ('{name}'), so it is not rewritten"
                 )

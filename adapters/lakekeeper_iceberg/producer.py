@@ -16,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.errors import Conflict, LostRace, Rejected, Unknown
+from lakekeeper.errors import Conflict, LostRace, Rejected, Unknown, Unsupported
 from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.changes import RUN_ID, sequence_of
 from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, preparing, send
 from lakekeeper_iceberg.commit_attempts import Attempts
+from lakekeeper_iceberg.dropped_sources import refuse_manifests
 from lakekeeper_iceberg.file_changes import Exchange
 from lakekeeper_iceberg.metadata_reads import read_again
 from lakekeeper_iceberg.native import Iceberg
@@ -86,7 +87,7 @@ class Producer:
                     return self._done()
         except Unknown:
             raise
-        except (Conflict, Rejected):
+        except (Conflict, Rejected, Unsupported):
             if self.made is not None and is_there(self.table, self.name, int(self.made.snapshotId())):
                 return self._done()  # an attempt reported as lost was committed; the last one met it
             self._clean_up()
@@ -128,8 +129,12 @@ class Producer:
             return self.jvm.hidden_field(self.update, _PRODUCER, "base")
 
     def _checked(self, base: Any) -> list[Any]:
-        """:meth:`lost_deletes`, where it can be found out; raises NotSent otherwise."""
+        """:meth:`lost_deletes`, where it can be found out; raises NotSent otherwise.
+
+        Raises Unsupported if the snapshot would lose which deletes apply to files of a spec.
+        """
         with preparing(self.name):
+            refuse_manifests(self.jvm, self.table, base, self.made)
             return self.lost_deletes(base)
 
     def lost_deletes(self, base: Any) -> list[Any]:

@@ -84,7 +84,7 @@ class Kept:
 def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:
     """The group id under which the source serves these scan tasks until it is passed to :func:`unstage`.
 
-    Raises AdapterError for files that Iceberg misreads.
+    Raises Rejected for files that Iceberg misreads.
     """
     refuse_nanoseconds(jvm, table, tasks)
     group = f"lakekeeper-read-{uuid.uuid4()}"

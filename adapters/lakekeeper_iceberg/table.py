@@ -41,7 +41,7 @@ from lakekeeper_iceberg.commit import preparing, winner_of, won_by
 from lakekeeper_iceberg.commit_attempts import Attempts
 from lakekeeper_iceberg.commits import known_commits
 from lakekeeper_iceberg.deletes import apply_deletes
-from lakekeeper_iceberg.dropped_sources import refuse_removal
+from lakekeeper_iceberg.dropped_sources import refuse_merge
 from lakekeeper_iceberg.features import check_supported, refused, unreadable
 from lakekeeper_iceberg.file_changes import exchange_of
 from lakekeeper_iceberg.native import Iceberg
@@ -258,7 +258,7 @@ class IcebergTable:
     def read(self, task: MergeTask) -> DataFrame:
         table = self._jvm.pinned(self._table)
         self._check_key(table, task)
-        refuse_removal(self._jvm, table, [task.spec])
+        refuse_merge(self._jvm, table, task.spec)
         tasks = self._planner.tasks(table, task.read_version, task.inputs)
         group, rows = staging.read_staged(self._jvm, table, tasks, task)
         counter = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -211,10 +211,61 @@ def test_merges_of_a_spec_without_its_source_are_refused_while_deletes_apply_to_
     table = _without_source(scene, version, "DELETE FROM {t} WHERE k = 1")
     rows = scene.spark_rows()
     assert len(rows) == 9
-    for merge in (lambda: table.recluster("k", policy="full"), lambda: table.delete("k >= 0")):
-        with pytest.raises(Unsupported, match="partition spec 0, of which a source column was dropped"):
-            merge()
-        assert scene.spark_rows() == rows
+    said = "partition spec 0, of which a source column was dropped"
+    report = table.recluster("k", policy="full")
+    assert (report.status, [said in str(group.detail) for group in report.groups]) == ("failed", [True])
+    assert scene.spark_rows() == rows
+    with pytest.raises(Unsupported, match=said):
+        table.delete("k >= 0")
+    assert scene.spark_rows() == rows
+
+
+def _later_files(scene: Scene, count: int = 4) -> None:
+    """Appends in the current spec that merge no manifests, such as those of a stream."""
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('commit.manifest-merge.enabled'='false')")
+    scene.run(*[f"INSERT INTO {{t}} VALUES ({100 + number})" for number in range(count)])
+    scene.run("ALTER TABLE {t} UNSET TBLPROPERTIES ('commit.manifest-merge.enabled')")
+
+
+def _compact(table: lk.Table) -> object:
+    return table.compact(options={"min-input-files": 2})
+
+
+def _delete(table: lk.Table) -> object:
+    return table.delete("k >= 100")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("act", [_compact, _delete])
+def test_work_on_another_spec_leaves_the_manifests_of_one_without_its_source(
+    scene: Scene, version: int, act: Callable[[lk.Table], object]
+) -> None:
+    """Iceberg merges manifests of all specs in each commit: those of the spec lost its values, and no scan worked."""
+    deletes = [f"DELETE FROM {{t}} WHERE k = {k}" for k in (1, 7)]
+    table = _without_source(scene, version, *deletes)
+    _later_files(scene)
+    rows, files = scene.spark_rows(), scene.files()
+    assert rows.total() == 12
+    with pytest.raises(Unsupported, match=r"partition spec 0, .*commit\.manifest-merge\.enabled"):
+        act(table)
+    assert scene.spark_rows() == scene.log_rows() == rows
+    assert scene.files() == files
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('commit.manifest-merge.enabled'='false')")
+    act(table)
+    assert scene.spark_rows() == scene.log_rows()
+    assert scene.spark_rows().total() == (12 if act is _compact else 8)
+
+
+@pytest.mark.parametrize("engine", ["spark", "auto"])
+def test_a_group_of_a_spec_without_its_source_costs_no_other_group(scene: Scene, engine: str) -> None:
+    """It ended the call, and the finished groups of other specs were discarded."""
+    table = _without_source(scene, 2, "DELETE FROM {t} WHERE k = 1")
+    _later_files(scene)
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('commit.manifest-merge.enabled'='false')")
+    rows = scene.spark_rows()
+    report = table.recluster("k", policy="full", options={"merge-engine": engine})
+    assert sorted(group.status for group in report.groups) == ["committed", "failed"]
+    assert scene.spark_rows() == scene.log_rows() == rows
 
 
 def test_a_delete_in_a_v1_spec_without_its_source(scene: Scene) -> None:
