@@ -89,7 +89,7 @@ class Planner:
         with self._lock:
             self._matched.pop((version, schema_id, where), None)
         try:
-            scan = table.newScan().filter(expression(self._jvm, table.schema(), where))
+            scan = table.newScan().filter(expression(self._jvm, table, where))
             few = self._jvm.few(scan.includeColumnStats(), FEW)
         except NO_FORM:  # then all files are kept
             return None
@@ -142,7 +142,7 @@ class Planner:
 def scan_that_may_match(jvm: Iceberg, table: Any, where: str) -> Any:
     """A scan that prunes files and row groups that cannot match; of the whole table if the predicate cannot prune."""
     try:
-        return table.newScan().filter(expression(jvm, table.schema(), where))
+        return table.newScan().filter(expression(jvm, table, where))
     except NO_FORM:  # then all is read
         return table.newScan()
 
@@ -163,7 +163,7 @@ def files_that_all_match(
         kinds = referenced(jvm, columns, where).values()
         if any(pattern.search(kind) for kind in kinds for pattern in not_proven):
             return frozenset()
-        others = expression(jvm, table.schema(), where, others=True)
+        others = expression(jvm, table, where, others=True)
         if matched is not None and int(table.specs().size()) == 1:
             candidates = frozenset(locations) & set(jvm.texts(matched.keySet()))
             return candidates - set(jvm.that_may_match(matched.values(), table, others))
@@ -173,13 +173,14 @@ def files_that_all_match(
     return frozenset(locations) - set(jvm.texts(found.keySet()))
 
 
-def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -> Any:
-    """An Iceberg expression for a predicate over the columns of a schema; ``others``: for the rows that do not match.
+def expression(jvm: Iceberg, table: Any, where: str, *, others: bool = False) -> Any:
+    """An Iceberg expression for a predicate over the columns of a table; ``others``: for the rows that do not match.
 
     Raises one of ``NO_FORM`` for a predicate that Iceberg cannot express. The expression may match more rows than the
     predicate, where Iceberg skips files that hold matching rows (:func:`widened`).
     """
     made = jvm.view.org.apache.spark.sql.execution.datasources
+    schema = table.schema()
     frame = jvm.frame_of(schema)
     try:
         condition = condition_of(unmatched(jvm, frame, where) if others else frame.where(where))
@@ -192,17 +193,20 @@ def expression(jvm: Iceberg, schema: Any, where: str, *, others: bool = False) -
     strategy = jvm.object("org.apache.spark.sql.execution.datasources.DataSourceStrategy")
     [named] = jvm.python_list(strategy.normalizeExprs(jvm.seq([condition]), output))
     found = made.SparkExpressionConverter.convertToIcebergExpression(named)
-    return bound(jvm, schema, widened(jvm, schema, found))
+    return bound(jvm, schema, widened(jvm, table, found))
 
 
-def widened(jvm: Iceberg, schema: Any, condition: Any) -> Any:
+def widened(jvm: Iceberg, table: Any, condition: Any) -> Any:
     """The expression, wider where Iceberg's bounds are not ordered as Spark orders values.
 
-    Bounds of a uuid are compared as two signed numbers (apache/iceberg#14216), and Spark orders it by unsigned bytes:
-    ``alwaysTrue``. Bounds of a float leave out NaN (apache/iceberg#9130), which Spark orders above all numbers:
-    ``x > 5`` becomes ``x > 5 OR is_nan(x)``.
+    Bounds of a uuid are compared as two signed numbers (apache/iceberg#14216), and Spark orders it by unsigned bytes;
+    bounds of an imported file's timestamps may be in another unit: ``alwaysTrue``. Bounds of a float leave out NaN
+    (apache/iceberg#9130), which Spark orders above all numbers: ``x > 5`` becomes ``x > 5 OR is_nan(x)``. Among them,
+    -0.0 is less than 0.0, which Spark takes for equal: ``x = 0`` becomes ``x >= -0.0 AND x <= 0.0``.
     """
-    if not any(kind in str(schema) for kind in ("uuid", "float", "double")):
+    schema = table.schema()
+    unknown = ["uuid", *(("timestamp", "timestamptz") if may_misread_timestamps(table) else ())]
+    if not any(kind in str(schema) for kind in (*unknown, "float", "double")):
         return condition
 
     def one(part: Any) -> Any:
@@ -213,13 +217,35 @@ def widened(jvm: Iceberg, schema: Any, condition: Any) -> Any:
             return part
         name = part.ref().name()
         column = schema.findField(name)
-        if column is not None and str(column.type()) == "uuid":
+        if column is not None and str(column.type()) in unknown:
             return jvm.static(_EXPRESSIONS, "alwaysTrue")()
-        if column is None or str(column.type()) not in ("float", "double") or kind not in ("GT", "GT_EQ"):
+        if column is None or str(column.type()) not in ("float", "double"):
             return part
-        return jvm.static(_EXPRESSIONS, "or")(part, jvm.static(_EXPRESSIONS, "isNaN")(name))
+        return _of_float(jvm, name, kind, part)
 
     return one(jvm.static(_EXPRESSIONS, "rewriteNot")(condition))
+
+
+def _of_float(jvm: Iceberg, name: str, kind: str, part: Any) -> Any:
+    """A comparison of a float with a number, wider by NaN and by the other zero."""
+
+    def made(method: str, *given: Any) -> Any:
+        return jvm.static(_EXPRESSIONS, method)(*given)
+
+    if kind == "GT":
+        return made("or", part, made("isNaN", name))
+    if kind not in ("EQ", "IN", "GT_EQ", "LT_EQ"):
+        return part
+    literals = jvm.items(part.literals()) if kind == "IN" else [part.literal()]
+    zero = any(literal.value() == 0 for literal in literals)
+    if kind == "GT_EQ":
+        return made("or", made("greaterThanOrEqual", name, -0.0) if zero else part, made("isNaN", name))
+    if not zero:
+        return part
+    if kind == "LT_EQ":
+        return made("lessThanOrEqual", name, 0.0)
+    zeros = made("and", made("greaterThanOrEqual", name, -0.0), made("lessThanOrEqual", name, 0.0))
+    return made("or", part, zeros)
 
 
 def bound(jvm: Iceberg, schema: Any, unbound: Any) -> Any:

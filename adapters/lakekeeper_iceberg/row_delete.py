@@ -230,6 +230,6 @@ def _with_rows(prepared: Sequence[Prepared]) -> list[Prepared]:
 def _filter(jvm: Iceberg, table: Any, where: str) -> Any:
     """The predicate as an Iceberg conflict detection filter; ``alwaysTrue`` if Iceberg cannot express it."""
     try:
-        return expression(jvm, table.schema(), where)
+        return expression(jvm, table, where)
     except NO_FORM:  # it may match any row
         return jvm.static("org.apache.iceberg.expressions.Expressions", "alwaysTrue")()

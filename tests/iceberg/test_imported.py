@@ -68,6 +68,21 @@ def test_a_delete_of_older_rows_leaves_them(
     assert years(scene) == ALL
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "ts >= TIMESTAMP '2025-01-01 00:00:00Z'",
+        "at > TIMESTAMP_NTZ '2024-12-31 00:00:00' AND id >= 0",
+        "ts IN (TIMESTAMP '2025-06-01 00:00:00Z', TIMESTAMP '2026-06-01 00:00:00Z')",
+    ],
+)
+def test_a_delete_of_newer_rows_finds_them(scene: Scene, tmp_path: Path, where: str) -> None:
+    """The bounds are in 1970, and the files were skipped: the rows stayed."""
+    table = imported(scene, tmp_path / "files", dictionary=False)
+    assert table.delete(where).deleted_rows_count == 4
+    assert years(scene) == [row for row in ALL if row[1] == 2024]
+
+
 def test_no_row_expires_early(scene: Scene, tmp_path: Path) -> None:
     """Loss L98."""
     table = imported(scene, tmp_path / "files", dictionary=False)
