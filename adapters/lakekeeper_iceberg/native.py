@@ -217,7 +217,7 @@ class Iceberg(BulkJvm):
 
     def chosen(self, scan: Any, locations: Iterable[str]) -> Any:
         """Like :meth:`index`, but for these locations only, so that memory does not grow with the table."""
-        wanted = self.view.java.util.HashSet(self.array_list(locations))
+        wanted = self.view.java.util.HashSet(self.strings(locations))
         invoke = self.handles.invoke
         contains = self.handles.method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(
             wanted
@@ -305,7 +305,7 @@ class Iceberg(BulkJvm):
 
     def delete_files(self, table: Any, snapshot: Any, locations: Iterable[str]) -> list[Any]:
         """The live delete files of a snapshot at these locations; of a Puffin file, all deletion vectors."""
-        wanted = self.view.java.util.HashSet(self.array_list(locations))
+        wanted = self.view.java.util.HashSet(self.strings(locations))
         contains = self.handles.method("java.util.Set", "contains", "boolean", "java.lang.Object").bindTo(
             wanted
         )
