@@ -1,4 +1,4 @@
-"""Errors in a search for files: of the predicate, or of the log, which may be read a moment later."""
+"""Errors in a search for files: of the predicate, or of the log, which can be read again."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_an_error_of_the_predicate_names_it(log: Log, text: str) -> None:
 
 
 def test_an_error_of_the_log_is_none_of_the_predicate(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A delete that had searched for an hour was told that its predicate is invalid, and discarded its work."""
+    """A delete that had searched for an hour reported an invalid predicate, and discarded its work."""
 
     def down(*_: Any) -> None:
         raise ConnectionError("503 Slow Down")
 
     with monkeypatch.context() as patch:
-        patch.setattr(where, "_paths", down)
+        patch.setattr(where, "parts_of", down)
         with pytest.raises(AdapterError, match=r"could not be found .*503 Slow Down"):
             where.matching(log, log.latest(), "k = 1")
     found = where.matching(log, log.latest(), "p = 'a'")
@@ -45,7 +45,7 @@ def test_an_error_of_the_log_is_none_of_the_predicate(log: Log, monkeypatch: pyt
 
 
 def test_a_version_that_could_not_be_read_is_not_gone(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loss L58: entries of the trash were taken for those of another table."""
+    """Entries of the trash were taken for those of another table."""
     uuid = log.latest().table_uuid
     with pytest.raises(NotFound, match="version 99 can no longer be read"):
         log.at(99, uuid)
