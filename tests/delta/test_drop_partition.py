@@ -161,7 +161,7 @@ def test_rows_whose_partition_would_become_null_are_not_restored(scene: Scene) -
 def test_a_restore_of_the_table_just_before_the_commit_is_seen_by_the_next_attempt(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A blind append conflicts with nothing: the rows would be there twice."""
+    """Loss L131: a blind append conflicts with nothing, and the rows would be there twice."""
     table = three_days(scene)
     before, version = scene.spark_rows(), scene.version
     table.drop_partition("day = 1")

@@ -181,7 +181,7 @@ def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, wh
 
 @pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
 def test_rows_that_a_rollback_brings_back_during_a_restore_are_not_doubled(lake: Lake, where: str) -> None:
-    """It was looked for before the copies were written, which takes minutes, and not after."""
+    """Loss L131: it was looked for before the copies were written, which takes minutes, and not after."""
     name = three_days(lake)
     before, version = lake.fingerprint(name), lake.versions(name)[-1]
     lake.table(name).drop_partition(where)

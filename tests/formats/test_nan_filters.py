@@ -98,7 +98,7 @@ def test_a_delete_finds_rows_with_nan_in_a_file_of_their_own(lake: Lake, where: 
     ],
 )
 def test_a_delete_finds_both_zeros(lake: Lake, where: str, left: list[int]) -> None:
-    """On Iceberg it skipped a file whose bounds end with the other zero, and rows stayed that the user had deleted."""
+    """Loss L133: on Iceberg it skipped a file whose bounds end with the other zero."""
     name = lake.create("k INT, x DOUBLE, f FLOAT")
     for values in ("(1, -3D), (2, -0.0D)", "(3, 0.0D), (4, 5D)"):
         rows = f"SELECT k, x, cast(x AS FLOAT) AS f FROM VALUES {values} AS t(k, x)"

@@ -77,7 +77,7 @@ def test_a_delete_of_older_rows_leaves_them(
     ],
 )
 def test_a_delete_of_newer_rows_finds_them(scene: Scene, tmp_path: Path, where: str) -> None:
-    """The bounds are in 1970, and the files were skipped: the rows stayed."""
+    """Loss L134: the bounds are in 1970, and the files were skipped."""
     table = imported(scene, tmp_path / "files", dictionary=False)
     assert table.delete(where).deleted_rows_count == 4
     assert years(scene) == [row for row in ALL if row[1] == 2024]

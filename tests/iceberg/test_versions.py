@@ -240,7 +240,7 @@ def _delete(table: lk.Table) -> object:
 def test_work_on_another_spec_leaves_the_manifests_of_one_without_its_source(
     scene: Scene, version: int, act: Callable[[lk.Table], object]
 ) -> None:
-    """Iceberg merges manifests of all specs in each commit: those of the spec lost its values, and no scan worked."""
+    """Loss L132: Iceberg merges manifests of all specs; those of this one lost its values, and no scan worked."""
     deletes = [f"DELETE FROM {{t}} WHERE k = {k}" for k in (1, 7)]
     table = _without_source(scene, version, *deletes)
     _later_files(scene)
