@@ -10,6 +10,8 @@ another engine sets natively has another id, and is linear.
 
 from __future__ import annotations
 
+import json
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,10 +27,16 @@ from lakekeeper.core.model.stored_key import (
 )
 from lakekeeper.errors import OptionError
 from lakekeeper_delta.columns import Found, physical_step
+from lakekeeper_delta.last_actions import Action, Kind, last_actions
 from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.per_log import PerLog
 
 LAYOUT_PROPERTY = "_lakekeeper.cluster-layout"  # not an option: option names begin with "lakekeeper."
 CLUSTERING = "clustering"
+_CLUSTERING_DOMAIN = "delta.clustering"
+_DOMAIN = Kind("domainMetadata", ("domain", "configuration", "removed"))
+_VERSIONS = 4  # whose columns are kept
+_native: PerLog[OrderedDict[tuple[str, int], tuple[str, ...]]] = PerLog(lambda _: OrderedDict())
 
 Resolve = Callable[[Sequence[str], str], tuple[ClusterKey, list[Found]]]
 """The key of columns (Spark SQL spelling) under a layout, and where its statistics are; raises OptionError."""
@@ -43,6 +51,37 @@ def native_columns(log: Log, state: State) -> tuple[str, ...]:
     """The columns of CLUSTER BY in Spark SQL spelling; empty if the table has no such key."""
     if CLUSTERING not in state.features:
         return ()
+    known, version = _native(log), (state.table_uuid, state.version)
+    columns = known.get(version)
+    if columns is None:
+        columns = _in_log(log, state)
+        if columns is None:
+            columns = _by_delta(log, state)
+        known[version] = columns
+        while len(known) > _VERSIONS:
+            known.popitem(last=False)
+    return columns
+
+
+def _in_log(log: Log, state: State) -> tuple[str, ...] | None:
+    """The columns of CLUSTER BY, as the log has them; None where Delta has to find them."""
+    domains = last_actions(log, state, _DOMAIN, _clustering)
+    if domains is None:
+        return None
+    fields = next((each for each in domains if each is not None), [])
+    names = [_name_now(state, steps) for steps in fields]
+    return None if None in names else tuple(filter(None, names))
+
+
+def _clustering(action: Action) -> list[list[str]] | None:
+    """The physical names of the columns in the domain of CLUSTER BY; None for another domain."""
+    if action["domain"] != _CLUSTERING_DOMAIN:
+        return None
+    columns: list[list[str]] = json.loads(action["configuration"])["clusteringColumns"]
+    return [] if action["removed"] else columns
+
+
+def _by_delta(log: Log, state: State) -> tuple[str, ...]:
     found = log.singleton("skipping.clustering.ClusteringColumnInfo").extractLogicalNames(state.snapshot)
     return tuple(map(str, log.jvm.python_list(found)))
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakekeeper as lk
+from lakekeeper_delta.keys import native_columns
+from lakekeeper_delta.log_files import LogFiles
 from tests.delta.scene import Scene
+from tests.oracles.spark_jobs import no_job
 
 pytestmark = pytest.mark.delta
 
@@ -93,3 +97,46 @@ def test_a_key_set_before_column_mapping_survives_a_later_rename(plain: Scene) -
     mapping = "'delta.columnMapping.mode'='name', 'delta.minReaderVersion'='2', 'delta.minWriterVersion'='5'"
     plain.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({mapping})", "ALTER TABLE {t} RENAME COLUMN k TO kk")
     assert str(plain.adapter().snapshot().key) == "(kk)"
+
+
+@pytest.mark.parametrize("checkpoint", ["none", "classic", "v2"])
+def test_columns_of_cluster_by_are_read_without_a_job(scene: Scene, checkpoint: str) -> None:
+    """Delta built the state of the whole table for them, at each version that another writer committed."""
+    interval = 100 if checkpoint == "none" else 1
+    scene.run(
+        "CREATE TABLE {t} (k INT, `a b` INT, s STRUCT<x: INT, `y.z`: INT>) USING delta CLUSTER BY (k) TBLPROPERTIES "
+        f"('delta.columnMapping.mode'='name', 'delta.checkpointInterval'='{interval}', "
+        f"'delta.checkpointPolicy'='{'v2' if checkpoint == 'v2' else 'classic'}')"
+    )
+    steps = [
+        ("INSERT INTO {t} VALUES (1, 2, named_struct('x', 3, 'y.z', 4))", ("k",)),
+        ("ALTER TABLE {t} CLUSTER BY (s.`y.z`, `a b`)", ("s.`y.z`", "`a b`")),
+        ("ALTER TABLE {t} RENAME COLUMN `a b` TO c", ("s.`y.z`", "c")),
+        ("ALTER TABLE {t} CLUSTER BY NONE", ()),
+        ("ALTER TABLE {t} CLUSTER BY (c)", ("c",)),
+    ]
+    for step, expected in steps:
+        scene.run(step)
+        log = scene.log()
+        state = log.latest()
+        with nullcontext() if checkpoint == "v2" else no_job(scene.spark, "columns"):
+            assert native_columns(log, state) == expected
+        by_delta = log.singleton("skipping.clustering.ClusteringColumnInfo").extractLogicalNames(
+            state.snapshot
+        )
+        assert tuple(map(str, log.jvm.python_list(by_delta))) == expected
+    held = state.snapshot.logSegment().checkpointProvider().topLevelFiles()
+    assert (int(held.size()) > 0) == (checkpoint != "none")
+
+
+def test_columns_of_cluster_by_that_the_driver_cannot_read_are_those_of_delta(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.run("CREATE TABLE {t} (k INT, v INT) USING delta CLUSTER BY (v, k)")
+
+    def down(*_: object) -> None:
+        raise OSError("the commit cannot be read")
+
+    monkeypatch.setattr(LogFiles, "commit", down)
+    log = scene.log()
+    assert native_columns(log, log.latest()) == ("v", "k")

@@ -6,38 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lakekeeper_delta.transactions import RETENTION, Transaction, replayed, transactions
+from lakekeeper_delta.transactions import RETENTION, Transaction, transactions
 from tests.delta.by_hand import ByHand
 from tests.oracles.spark_jobs import no_job
 
-_TXNS = st.builds(
-    Transaction, st.sampled_from(["a", "b", 'c"txn"']), st.integers(0, 9), st.none() | st.integers(0, 9)
-)
 
-
-def line(txn: Transaction, *, bare: bool = False) -> str:
-    """The action as a commit has it; ``bare`` leaves out a time that is not known."""
-    time = {} if bare and txn.at_ms is None else {"lastUpdated": txn.at_ms}
-    return json.dumps({"txn": {"appId": txn.app, "version": txn.version, **time}})
-
-
-@given(
-    st.lists(_TXNS, unique_by=lambda each: each.app),
-    st.lists(st.lists(st.one_of(_TXNS, st.none()), max_size=4), max_size=5),
-    st.booleans(),
-)
-def test_the_last_action_of_an_application_counts(
-    checkpoint: list[Transaction], commits: list[list[Transaction | None]], bare: bool
-) -> None:
-    last = {each.app: each for each in checkpoint}
-    last |= {each.app: each for commit in commits for each in commit if each is not None}
-    other = json.dumps({"commitInfo": {"operationParameters": {"txn": "x"}}})
-    texts = ["\n".join(line(each, bare=bare) if each else other for each in commit) for commit in commits]
-    found = replayed(checkpoint, [text.encode() for text in texts])
-    assert {each.app: each for each in found} == last
+def line(txn: Transaction) -> str:
+    """The action as a commit has it."""
+    return json.dumps({"txn": {"appId": txn.app, "version": txn.version, "lastUpdated": txn.at_ms}})
 
 
 def by_delta(table: ByHand) -> list[Transaction]:
