@@ -63,10 +63,11 @@ _BEFORE_THE_LOG = frozenset(
 def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: str) -> Commit:
     """One attempt on the newest version; see ``spi.Adapter.commit``."""
     with preparing(log, "the commit"):
+        # Three calls to the JVM for each file: made first, so that no other commit can win meanwhile.
+        inputs, actions = _actions(log, rewrites)
         now = log.latest()
         _check_inputs(log, rewrites, snapshot, now)
         transaction = log.transaction(now)
-        inputs, actions = _actions(log, rewrites)
         transaction.trackFilesRead(log.scala_seq(inputs))
         _register_metrics(log, transaction, rewrites)
         tags = commit_tags(log, now, run_id, sum(r.replayed for r in rewrites))
