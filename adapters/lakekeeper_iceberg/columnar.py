@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from lakekeeper.columnar.positions import MOST_DELETED_ROWS, pack, unpack
+from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.file_merge import (
     ROW_ID,
     VERSION,
@@ -59,6 +60,7 @@ _CODECS = {"uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "
 _OF_WRITERS = ("write.parquet.", "write.location-provider.", "write.object-storage.enabled", "encryption.")
 _FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
 _NAME = "00000-0-{id}-00001.parquet"
+_READ_AT_ONCE = 256  # files whose deletes are read before their rows are counted
 _WITH_LINEAGE = 3  # the table format that has row ids
 _LINEAGE = (  # reserved field ids of the Iceberg spec
     FileColumn("_row_id", "int64", 2147483540, by_id=True, replaces_null=ROW_ID),
@@ -142,28 +144,38 @@ class IcebergColumnar:
     def _inputs(
         self, table: Any, files: FilesOfTable, tasks: Sequence[Any], task: MergeTask
     ) -> list[FileInput]:
-        indexed, dead = [], 0
-        loader, lineage = self.jvm.delete_loader(table), _has_lineage(table)
-        for scan, file in zip(tasks, scanned_files(self.jvm, tasks), strict=True):
+        scanned, masked = scanned_files(self.jvm, tasks), []
+        for scan, file in zip(tasks, scanned, strict=True):
             if file.format != "PARQUET" or file.encrypted:
                 raise _Refused("a file that is not plain Parquet")
             if file.spec != task.spec:
                 raise _Refused("files of another partition spec")
-            deletes = self.jvm.items(scan.deletes()) if file.has_deletes else []
-            if any(self.jvm.equality(each) for each in deletes):
-                raise _Refused("equality deletes")
-            index = self.jvm.deleted_positions(loader, deletes, file.location) if deletes else None
-            dead += int(index.cardinality()) if index is not None else 0
+            if file.has_deletes:
+                masked.append((file.location, self.jvm.items(scan.deletes())))
+        if any(self.jvm.equality(delete) for _, deletes in masked for delete in deletes):
+            raise _Refused("equality deletes")
+        rows, lineage = iter(self.jvm.rows_of(self._deleted(table, masked))), _has_lineage(table)
+        return [
+            FileInput(
+                files.path(file.location),
+                file.rows,
+                pack(next(rows)) if file.has_deletes else "",
+                *(_ids(file) if lineage else (None, None)),
+            )
+            for file in scanned
+        ]
+
+    def _deleted(self, table: Any, masked: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """The PositionDeleteIndex of each data file, from its deletes; read in parallel, since storage mostly waits."""
+        loader = self.jvm.delete_loader(table)
+        found, dead = list[Any](), 0
+        for start in range(0, len(masked), _READ_AT_ONCE):
+            some = masked[start : start + _READ_AT_ONCE]
+            found += in_parallel(lambda file: self.jvm.deleted_positions(loader, file[1], file[0]), some)
+            dead += sum(int(index.cardinality()) for index in found[start:])
             if dead > MOST_DELETED_ROWS:
                 raise _Refused("too many deleted rows")
-            ids = _ids(file) if lineage else (None, None)
-            indexed.append((files.path(file.location), file.rows, index, ids))
-        with_deletes = [index for _, _, index, _ in indexed if index is not None]
-        rows = iter(self.jvm.rows_of(with_deletes))
-        return [
-            FileInput(path, count, pack(next(rows)) if index is not None else "", *ids)
-            for path, count, index, ids in indexed
-        ]
+        return found
 
     def _data_file(
         self, table: Any, like: Any, place: str, merge: FileMerge, file: WrittenFile, task: MergeTask
