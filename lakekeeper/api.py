@@ -291,6 +291,7 @@ class Table:
         dry_run: bool = False,
         budget_bytes: int | str | None = None,
         observer: Observer | None = None,
+        workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
         """Merge small adjacent files; needs no cluster key, and preserves the order of one if the table has it.
@@ -306,7 +307,7 @@ class Table:
             final=final,
             dry_run=dry_run,
         )
-        return operations.merge(self._context, self._context.with_workload(request), observer)
+        return operations.merge(self._context, self._context.with_workload(request, workload), observer)
 
     @arguments.checked_flags
     def merge_deletes(
@@ -317,6 +318,7 @@ class Table:
         policy: str | Sequence[str] | None = None,
         budget_bytes: int | str | None = None,
         observer: Observer | None = None,
+        workload: Queries | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> MergeReport:
         """Rewrite files with many deleted rows, then remove delete files that no longer apply to any row and merge
@@ -336,7 +338,9 @@ class Table:
             options=options,
             dry_run=dry_run,
         )
-        return operations.merge_deletes(self._context, self._context.with_workload(request), observer)
+        return operations.merge_deletes(
+            self._context, self._context.with_workload(request, workload), observer
+        )
 
     @arguments.checked_flags
     def build_filters(

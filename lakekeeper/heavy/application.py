@@ -124,7 +124,7 @@ class Application:
 
         try:
             self._set(call.confs)
-            plain = _carry_out(self._spark, call, report_phase)
+            plain = carry_out(self._spark, call, report_phase)
             used = core_seconds(self._spark, list(runs)) if runs else 0.0
             self._answers.say(id=number, report=plain, core_seconds=used)
         except BaseException as error:  # of the table, the catalog or the cluster: the service reports it
@@ -146,7 +146,7 @@ class Application:
                     self._spark.conf.set(key, value)
 
 
-def _carry_out(spark: SparkSession, call: HeavyCall, observer: Observer) -> dict[str, Any]:
+def carry_out(spark: SparkSession, call: HeavyCall, observer: Observer) -> dict[str, Any]:
     """The report of one task, without the plan."""
     table = open_table(spark, call.table, _backoff(call))
     plain = _VERBS[call.verb](table, call, observer).to_dict()
@@ -168,10 +168,8 @@ def _by_workload(verb: str, table: Table, call: HeavyCall, observer: Observer) -
 
 _VERBS: Mapping[str, Callable[[Table, HeavyCall, Observer], Any]] = {
     "recluster": partial(_by_workload, "recluster"),
-    "compact": lambda table, call, observer: table.compact(budget_bytes=call.budget_bytes, observer=observer),
-    "merge_deletes": lambda table, call, observer: table.merge_deletes(
-        budget_bytes=call.budget_bytes, observer=observer
-    ),
+    "compact": partial(_by_workload, "compact"),
+    "merge_deletes": partial(_by_workload, "merge_deletes"),
     "build_filters": partial(_by_workload, "build_filters"),
     "expire_rows": lambda table, _, observer: table.expire_rows(observer=observer),
     "compute_statistics": lambda table, _, observer: table.compute_statistics(observer=observer),

@@ -11,7 +11,7 @@ from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.heavy_call import HeavyCall
-from lakekeeper.core.scheduling.task import EXPIRY, INDEX, Task
+from lakekeeper.core.scheduling.task import EXPIRY, Task
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.heavy.lane import Lane, NotStarted
@@ -59,7 +59,8 @@ class HeavyTasks:
         resting: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         table, name = self._open(task.table)
-        workload = table.workload() if task.verb in ("recluster", INDEX) else None
+        # The plan of this service was made with it, and the other process has heard no query.
+        workload = table.workload() if task.kind in ("merge", "index") else None
         call = HeavyCall(
             full_name(name),
             task.verb,

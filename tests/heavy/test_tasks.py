@@ -12,11 +12,12 @@ import pytest
 from lakekeeper.api import Table
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.scheduling.heavy_call import HeavyCall
-from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.scheduling.task import Task, kind_of
 from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.errors import HeavyError
+from lakekeeper.heavy import application
 from lakekeeper.heavy.lane import Lane, NotStarted
 from lakekeeper.heavy.process import HeavyProcess
 from lakekeeper.heavy.tasks import HeavyTasks, full_name
@@ -122,14 +123,34 @@ def test_event_logs_are_read_once_for_the_tasks_of_a_pass(monkeypatch: pytest.Mo
     spark: Any = type("Session", (), {})()
     adapter: Any = SimpleNamespace(properties=dict)
     table = Table(spark, NAME, adapter, logs=logs)
-    lane: Any = Recorded([report(), report()])
+    verbs = ("recluster", "compact", "merge_deletes", "build_filters")
+    lane: Any = Recorded([report() for _ in verbs])
     heavy = HeavyTasks(lane, lambda _: (table, NAME), dict)
-    for verb in ("recluster", "build_filters"):
-        heavy.merge(Task("merge", "t", verb), None, silent)
+    for verb in verbs:
+        heavy.merge(Task(kind_of(verb), "t", verb), None, silent)
     assert read == [("logs/app",)]
-    assert [Workload.from_json(call.workload).scans for call in lane.calls] == [(), ()], (
+    assert [Workload.from_json(call.workload).scans for call in lane.calls] == [()] * len(verbs), (
         "nor in the other process"
     )
+
+
+@pytest.mark.parametrize("verb", ["recluster", "compact", "merge_deletes", "build_filters"])
+def test_the_other_process_plans_with_the_workload_of_the_service(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """It has heard no query: what the service found due was not due there, in each pass again."""
+    heard = collect("t", [], source="queries of this session")
+    given: list[Workload] = []
+
+    def merged(*, workload: Workload, **_: Any) -> MergeReport:
+        given.append(workload)
+        return report()
+
+    table, spark = SimpleNamespace(**{verb: merged}), object()
+    monkeypatch.setattr(application, "open_table", lambda *_: table)
+    call = HeavyCall("t", verb, workload=heard.to_json())
+    application.carry_out(spark, call, silent)  # type: ignore[arg-type]
+    assert [each.to_json() for each in given] == [heard.to_json()]
 
 
 @pytest.mark.parametrize(
