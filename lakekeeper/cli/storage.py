@@ -14,10 +14,11 @@ from lakekeeper.cli.parameters import DryRun, Given, TableName
 from lakekeeper.cli.setup import Setup, with_setup
 from lakekeeper.cli.values import pairs
 from lakekeeper.core.config.options import overridden
-from lakekeeper.core.model.report import FAILED
+from lakekeeper.core.model.report import FAILED, PLANNED
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
+from lakekeeper.core.vacuum.vacuum_text import expiring
 from lakekeeper.engine.trash.entries import KEPT, TrashEntry
 
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -110,7 +111,7 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
     with setup.progress() as progress:
         if dry_run or not yes:
             planned = opened.vacuum(dry_run=True, observer=progress, **call)
-            if dry_run or not planned.deleted_files_count + planned.expired_snapshots_count:
+            if dry_run or planned.status != PLANNED:
                 setup.show(planned)
                 return 0
             say(str(planned.plan), err=True)
@@ -126,8 +127,7 @@ def _question(planned: VacuumReport, *, to_trash: bool) -> str:
     files = f"{counted(planned.deleted_files_count, 'file')} ({size(planned.deleted_bytes_count)})"
     if to_trash:
         return f"Move {files} to the trash?"
-    versions = planned.expired_snapshots_count
-    return f"Expire {counted(versions, 'version')} and delete {files}?" if versions else f"Delete {files}?"
+    return f"Expire {expired} and delete {files}?" if (expired := expiring(planned)) else f"Delete {files}?"
 
 
 @with_setup

@@ -17,8 +17,8 @@ from lakekeeper.engine.trash.entries import KEPT, TrashEntry
 class Vacuumed:
     """A table whose vacuum has this much to do."""
 
-    def __init__(self, files: int, versions: int) -> None:
-        self.files, self.versions = files, versions
+    def __init__(self, files: int, versions: int, refs: int = 0) -> None:
+        self.files, self.versions, self.refs = files, versions, refs
 
     def vacuum(self, *, dry_run: bool = False, **_: Any) -> VacuumReport:
         return VacuumReport(
@@ -28,24 +28,27 @@ class Vacuumed:
             deleted_files_count=self.files,
             deleted_bytes_count=1024 * self.files,
             expired_snapshots_count=self.versions,
+            expired_refs_count=self.refs,
         )
 
 
 @pytest.mark.parametrize(
-    "files, versions, flags, question",
+    "counts, flags, question",
     [
-        (0, 0, [], None),
-        (0, 7, [], "Expire 7 versions and delete 0 files (0 B)?"),
-        (1, 1, [], "Expire 1 version and delete 1 file (1.0 KiB)?"),
-        (2, 0, [], "Delete 2 files (2.0 KiB)?"),
-        (2, 0, ["--trash"], "Move 2 files (2.0 KiB) to the trash?"),
+        ((0, 0), [], None),
+        ((0, 7), [], "Expire 7 versions and delete 0 files (0 B)?"),
+        ((0, 7, 2), [], "Expire 7 versions and 2 branches and tags and delete 0 files (0 B)?"),
+        ((0, 0, 1), [], "Expire 1 branch or tag and delete 0 files (0 B)?"),
+        ((1, 1), [], "Expire 1 version and delete 1 file (1.0 KiB)?"),
+        ((2, 0), [], "Delete 2 files (2.0 KiB)?"),
+        ((2, 0), ["--trash"], "Move 2 files (2.0 KiB) to the trash?"),
     ],
 )
 def test_the_question_names_versions_and_files(
-    monkeypatch: pytest.MonkeyPatch, files: int, versions: int, flags: list[str], question: str | None
+    monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...], flags: list[str], question: str | None
 ) -> None:
     questions: list[str] = []
-    monkeypatch.setattr(Setup, "table", lambda *_: Vacuumed(files, versions))
+    monkeypatch.setattr(Setup, "table", lambda *_: Vacuumed(*counts))
     monkeypatch.setattr(storage, "require_terminal", lambda: None)
     monkeypatch.setattr(storage, "agreed", questions.append)
     assert main(["vacuum", "t", *flags]) == (1 if question else 0)

@@ -315,6 +315,7 @@ class Code(str, Enum):
         "vacuum_due",
         "dry run: vacuum would expire {versions:count version} and delete {files:count file}, {bytes:bytes}",
     )
+    REFS_EXPIRED = "refs_expired", "expired branches and tags: {refs}"
     NOT_VACUUMED = "not_vacuumed", "vacuum deleted nothing"
     NO_TABLE_MATCHES = "no_table_matches", "no table matches"
     PARKED = (

@@ -97,6 +97,8 @@ def vacuumed(freed: VacuumReport) -> tuple[str, Reason]:
     if not freed.changed:
         return freed.status, Reason.of(Code.NOT_VACUUMED).plus(freed.ended)
     done = Reason.of(Code.VACUUMED, **size)
+    if freed.expired_refs_count:
+        done = done.plus(Reason.of(Code.REFS_EXPIRED, refs=freed.expired_refs_count))
     return freed.status, done.plus(freed.ended) if freed.status == PARTIAL else done
 
 

@@ -23,6 +23,7 @@ class VacuumReport(Result):
     deleted_*        files that this call deleted, by kind and in total; in a dry run, files that it would delete
     failed_files_count   files that were to be deleted and are still there
     expired_snapshots_count   versions that can no longer be read (Delta: of those that the log still knows)
+    expired_refs_count   branches and tags that were removed because their own retention has ended
     settled_runs     runs that died or failed, whose leftover files were looked up
     trash            the name under which the files can be restored; empty if they were deleted
     ended            why the call ended, such as ``done`` or ``stopped`` (``ended.code``)
@@ -37,6 +38,7 @@ class VacuumReport(Result):
     deleted_by_kind: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     failed_files_count: int = 0
     expired_snapshots_count: int = 0
+    expired_refs_count: int = 0
     kept_versions_count: int = 0
     settled_runs: tuple[str, ...] = ()
     batches: int = 0
@@ -50,18 +52,22 @@ class VacuumReport(Result):
 
     @property
     def changed(self) -> bool:
-        """Whether anything was deleted, moved to the trash or expired."""
-        return not self.dry_run and bool(self.deleted_files_count or self.expired_snapshots_count)
+        """Whether anything was deleted, moved to the trash, or expired: versions, branches or tags."""
+        return not self.dry_run and self._counts
 
     @property
     def status(self) -> str:
         """``done``, ``partial`` (files could not be deleted), ``failed``, ``idle``, or ``planned`` in a dry run."""
         if self.dry_run:
-            return PLANNED if self.deleted_files_count or self.expired_snapshots_count else IDLE
+            return PLANNED if self._counts else IDLE
         stopped = bool(self.failed_files_count) or self.ended.code == Code.STOPPED
         if self.changed:
             return PARTIAL if stopped else DONE
         return FAILED if stopped else IDLE
+
+    @property
+    def _counts(self) -> bool:
+        return bool(self.deleted_files_count or self.expired_snapshots_count or self.expired_refs_count)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, the plan included."""

@@ -61,8 +61,7 @@ def render_vacuum(report: VacuumReport) -> str:
     """The plan, then its outcome."""
     lines = [str(report.plan), ""] if report.plan else []
     if report.dry_run:
-        versions = report.expired_snapshots_count
-        expired = f"{counted(versions, 'version')} would expire, and " if versions else ""
+        expired = f"{what} would expire, and " if (what := expiring(report)) else ""
         files = f"{counted(report.deleted_files_count, 'file')}, {size(report.deleted_bytes_count)}"
         lines.append(f"dry run: {expired}{files}, would be deleted; nothing was changed")
         return "\n".join(lines)
@@ -75,6 +74,8 @@ def render_vacuum(report: VacuumReport) -> str:
         lines.append(f"restore with: lakekeeper trash restore {quote(report.table)} {quote(report.trash)}")
     if report.expired_snapshots_count:
         lines.append(f"{counted(report.expired_snapshots_count, 'version')} can no longer be read")
+    if report.expired_refs_count:
+        lines.append(f"expired branches and tags: {report.expired_refs_count:,}")
     if report.failed_files_count:
         lines.append(
             f"not deleted: {counted(report.failed_files_count, 'file')}; the next vacuum tries again"
@@ -87,3 +88,11 @@ def render_vacuum(report: VacuumReport) -> str:
         lines.append(f"record: {report.proof}")
     lines.append(str(report.ended))
     return "\n".join(lines)
+
+
+def expiring(report: VacuumReport) -> str:
+    """The numbers of versions, and of branches and tags, that a vacuum expires; empty if there are none."""
+    versions, refs = report.expired_snapshots_count, report.expired_refs_count
+    parts = [counted(versions, "version")] if versions else []
+    parts += [f"{refs:,} {'branch or tag' if refs == 1 else 'branches and tags'}"] if refs else []
+    return " and ".join(parts)

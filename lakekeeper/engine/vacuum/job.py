@@ -442,6 +442,7 @@ class VacuumJob:
             deleted_by_kind=removed.by_kind,
             failed_files_count=removed.failed,
             expired_snapshots_count=len(plan.gone) if expired else 0,
+            expired_refs_count=len(plan.expired_refs) if expired else 0,
             kept_versions_count=len(plan.kept),
             settled_runs=tuple(sorted({intent.run_id for intent in look.leftovers.settled.values()})),
             batches=removed.batches,

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.outcome import vacuumed
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.retention import Ref, Stream, Versions
 from lakekeeper.engine.clock import Clock
@@ -381,6 +384,26 @@ def test_the_trash_takes_no_file_of_a_name_that_is_due(*, trash: bool) -> None:
     assert report.plan.expired_refs == (() if trash else ("due",))
     assert ("due" in table.refs) == trash
     assert 1 in readable(table)
+
+
+def test_a_vacuum_that_removes_a_tag_alone_has_changed_the_table() -> None:
+    """It counted as idle, and the command line did not ask whether to carry it out."""
+    table = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=False))
+    table.overwrite([{"k": 1}])
+    table.tag("due", table.current.number, max_ref_age_ms=DAY)
+    table.later(2 * DAY)
+    preview = run(table, age_ms=7 * DAY, dry_run=True)
+    assert (preview.status, preview.expired_refs_count, preview.deleted_files_count) == ("planned", 1, 0)
+    assert "1 branch or tag would expire" in str(preview)
+    done = run(table, age_ms=7 * DAY)
+    assert (done.status, done.changed, done.expired_refs_count) == ("done", True, 1)
+    assert "expired branches and tags: 1" in str(done)
+    assert "due" not in table.refs
+    assert vacuumed(done) == (
+        "done",
+        Reason.of(Code.VACUUMED, versions=0, files=0, bytes=0).plus(Reason.of(Code.REFS_EXPIRED, refs=1)),
+    )
+    assert run(table, age_ms=7 * DAY).status == "idle"
 
 
 def test_a_branch_that_is_due_keeps_its_versions_from_the_trash() -> None:
