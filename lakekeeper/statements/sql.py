@@ -56,7 +56,7 @@ def sql(
     keyed = cluster_by(spark, plan, options)
     if keyed is not None:
         return keyed
-    with with_results(spark, statement, plan) as text:
+    with with_results(spark, statement, plan, observer, options) as text:
         target = changed_table(plan)
         if target is not None:
             return run_guarded(spark, text, target, observer, options)

@@ -14,10 +14,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakekeeper.errors import OptionError
 from lakekeeper.spark.parsed import Node, arguments, evaluated
+from lakekeeper.spi import Observer
 from lakekeeper.statements.procedures import Call, run_call
 from lakekeeper.statements.sql_text import tokens
 
@@ -51,7 +52,13 @@ class _Use:
 
 
 @contextmanager
-def with_results(spark: SparkSession, statement: str, plan: Node) -> Iterator[str]:
+def with_results(
+    spark: SparkSession,
+    statement: str,
+    plan: Node,
+    observer: Observer | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[str]:
     """The statement with our table functions evaluated; Spark must read the text before the block ends.
 
     Raises OptionError for a statement whose own text Spark stores: it would name what no longer exists.
@@ -65,7 +72,7 @@ def with_results(spark: SparkSession, statement: str, plan: Node) -> Iterator[st
     views: dict[str, _Use] = {f"lakekeeper_result_{uuid.uuid4().hex}": use for use in uses}
     try:
         for view, use in views.items():
-            run_call(spark, use.call, None, None).createOrReplaceTempView(view)
+            run_call(spark, use.call, observer, options).createOrReplaceTempView(view)
         text = statement
         for view, use in sorted(views.items(), key=lambda item: -item[1].start):
             text = text[: use.start] + view + text[use.end :]

@@ -133,6 +133,14 @@ def test_results_have_the_rows_of_the_python_calls(
                 assert [{name: row[name] for name in names} for row in rows_of(found)] == expected, statement
 
 
+def test_options_of_the_statement_apply_to_table_functions(lake: Lake, used: str) -> None:
+    """They were checked, and then had no effect."""
+    options = {"min-file-size-ratio": 0.001, "target-file-size-bytes": "1KiB"}
+    expected = rows_of(lk.sql(lake.spark, f"CALL lakekeeper.system.plan('{used}')", options=options))
+    found = rows_of(lk.sql(lake.spark, f"SELECT * FROM lakekeeper_plan('{used}')", options=options))
+    assert found == expected != rows_of(lk.sql(lake.spark, f"SELECT * FROM lakekeeper_plan('{used}')"))
+
+
 def test_each_procedure_and_function_is_compared_with_its_python_call() -> None:
     by_statement = {
         statement.split("system.")[1].split("(")[0]
