@@ -112,7 +112,8 @@ def simulate(
     """
     world, spent = World.empty(arrivals), _Spent()
     probe = Probe(arrivals)
-    rounds = options.planning.max_rounds if final and all(map(converges, policies)) else 1
+    repeated = final and all(map(converges, policies))
+    rounds = options.planning.max_rounds if repeated else 1
     for commit in range(arrivals.present):
         world.arrive(commit)
     commits = arrivals.commits - arrivals.present
@@ -134,7 +135,7 @@ def simulate(
         key=key,
         commits=commits,
         every=every,
-        final=final,
+        final=repeated,
         ingested_files=int(arrivals.edges[-1] - arrivals.edges[arrivals.present]),
         ingested_bytes=ingested,
         rewritten_files=spent.files,

@@ -143,7 +143,7 @@ class MergeJob:
             nearer = self._round(snapshot, plan)
             if not nearer and (self._repeats() or not tally.run_ids):
                 return Reason.of(Code.NO_PROGRESS)
-        return Reason.of(Code.MAX_ROUNDS, rounds=most) if request.final else Reason.of(Code.ONE_ROUND)
+        return Reason.of(Code.MAX_ROUNDS, rounds=most) if self._repeats() else Reason.of(Code.ONE_ROUND)
 
     def _repeats(self) -> bool:
         """Whether a round may follow another: a policy that does not converge would never end."""

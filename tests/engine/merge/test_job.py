@@ -39,6 +39,13 @@ def test_a_final_dry_run_is_one_round() -> None:
     scene.untouched(lambda: scene.run(dry_run=True, final=True))
 
 
+def test_a_policy_that_never_runs_out_of_work_does_one_round() -> None:
+    """It reported that max-rounds was reached, an option that has no effect on it."""
+    scene = groups_apart(3)
+    report = scene.run("full", final=True)
+    assert (report.rounds, report.ended.codes) == (1, ("one_round",))
+
+
 def test_in_a_table_that_may_not_be_written_nothing_is_merged() -> None:
     scene = groups_apart(3)
     scene.adapter = ReadOnly(scene.table)
