@@ -75,7 +75,8 @@ class GroupOptions:
     max_bytes: int = option(
         "max-file-group-size-bytes",
         16 * _GIB,
-        "Maximum input size of a file group. A file larger than this is a group of its own.",
+        "Maximum input size of a file group. A file larger than this is a group of its own, but for `merge_deletes` "
+        "and `build_filters`, which leave it as it is.",
         unit="bytes",
         low=_KIB,
         scope="lower",

@@ -23,8 +23,9 @@ class BudgetOptions:
     bytes: int | None = option(
         "budget-bytes",
         None,
-        "Maximum input size of one call. The most valuable groups come first, and at least one is rewritten. "
-        "`none`: no limit.",
+        "Maximum input size of one call. The most valuable groups come first, and at least one is rewritten. A group "
+        "that is larger waits until it is the most valuable one: a budget below `max-file-group-size-bytes` may delay "
+        "it. `none`: no limit.",
         unit="bytes",
         low=1,
         scope="lower",
