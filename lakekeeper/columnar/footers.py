@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakekeeper.columnar.nans import float_leaves
 from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
@@ -55,12 +56,17 @@ class Footers:
         self.read_types = [self._read_type(c) for c in range(len(self.types))]
 
     def _read_type(self, column: int) -> pa.DataType:
-        """The type in which a column is read: repetitive text stays a dictionary, unless rows are compared by it."""
+        """The type in which a column is read: repetitive text stays a dictionary, unless rows are compared by it.
+
+        Arrow has no decoder from DELTA encodings to dictionaries.
+        """
         compared = {*self._merge.key, self._merge.cut_column}
         kind = self.types[column]
-        if is_text(kind) and column not in compared and self._repeats(column):
-            return pa.dictionary(pa.int32(), kind)
-        return kind
+        if not is_text(kind) or column in compared or not self._repeats(column):
+            return kind
+        chunks = (self._chunk(group, column) for group in self.groups())
+        encodings = {name for chunk in chunks if chunk is not None for name in chunk.encodings}
+        return kind if any("DELTA" in name for name in encodings) else pa.dictionary(pa.int32(), kind)
 
     @property
     def all_rows(self) -> int:
@@ -194,11 +200,15 @@ class Footers:
         return all(self._few_distinct(size, rows) for size, rows in sizes)
 
     def _size(self, group: Group, column: int) -> int:
+        chunk = self._chunk(group, column)
+        return 0 if chunk is None else int(chunk.total_uncompressed_size)
+
+    def _chunk(self, group: Group, column: int) -> pq.ColumnChunkMetaData | None:
+        """The first leaf of a column in a row group; None where the file lacks the column."""
         leaves = self.leaves[group.file][column]
         if leaves is None:
-            return 0
-        chunk = self._files[group.file].footer.row_group(group.group).column(leaves.numbers[0])
-        return int(chunk.total_uncompressed_size)
+            return None
+        return self._files[group.file].footer.row_group(group.group).column(leaves.numbers[0])
 
     @staticmethod
     def _few_distinct(size: int, rows: int) -> bool:

@@ -44,7 +44,7 @@ def size_of(chunks: Sequence[pq.ColumnChunkMetaData], rows: int, kind: pa.DataTy
         return size_of_leaves(chunks)
     if pa.types.is_dictionary(kind):
         size = sum(int(chunk.total_uncompressed_size) for chunk in chunks)
-        return Size(_NUMBER * rows + size, "DELTA_BYTE_ARRAY" not in (e for c in chunks for e in c.encodings))
+        return Size(_NUMBER * rows + size)
     if is_text(kind):
         return _text(chunks[0], rows, _NUMBER) if chunks else Size(_NUMBER * rows)
     return Size(rows * max(kind.bit_width, 8) // 8)

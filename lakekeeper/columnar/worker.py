@@ -24,6 +24,7 @@ def merge_part(task: str, part: int) -> list[str]:
 
     Scratch files are written to the executor's local folders, which Spark names in the environment. An error of a store
     declines the merge, since each request has been repeated; one of a local disk fails the task, which Spark repeats.
+    An OSError without a number is one of Arrow's decoders, and would come again.
     """
     scratch = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     given = FileMerge.from_json(task)
@@ -35,7 +36,7 @@ def merge_part(task: str, part: int) -> list[str]:
     except Damaged as error:
         return [f"{DAMAGED}{error}"]
     except OSError as error:
-        if given.store is None:
+        if given.store is None and error.errno is not None:
             raise
         return [f"{DECLINED}{error}"]
     finally:

@@ -23,6 +23,7 @@ from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.columnar_merge import live_rows, written_of
+from tests.columnar.tasks import task_of
 
 PARTS, ROWS = 6, 6_000
 
@@ -124,7 +125,7 @@ def _without_huge_pages(setting: int | None = None) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no such setting")
 @pytest.mark.parametrize("own", [0, 1], ids=["with huge pages", "without"])
-@pytest.mark.parametrize("ends", [None, Declined("a reason"), OSError("a full disk")])
+@pytest.mark.parametrize("ends", [None, Declined("a reason"), OSError(28, "a full disk")])
 def test_a_merge_takes_small_pages_and_leaves_the_processs_setting(
     monkeypatch: pytest.MonkeyPatch, ends: Exception | None, own: int
 ) -> None:
@@ -183,3 +184,40 @@ def test_freed_memory_stays_in_the_process_until_the_merge_ends(
     assert held[1] < 1 << 27, "the pages of the first array serve the second"
     assert _resident() - before < 1 << 27
     assert pa.default_memory_pool().backend_name == own
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_text_in_delta_encodings_is_merged(tmp_path: Path, encoding: str, kind: pa.DataType) -> None:
+    """Arrow has no decoder from them to dictionaries: each attempt of the task failed, and Spark merged by rows."""
+    expected = []
+    for number in range(2):
+        keys = np.random.default_rng(number).permutation(100) * 2 + number
+        text = pa.array([f"city {key % 7}" for key in keys]).cast(kind)
+        table = pa.table({"k": keys, "t": text})
+        how: dict[str, Any] = {"use_dictionary": ["t"]} if number else {"column_encoding": {"t": encoding}}
+        pq.write_table(table, tmp_path / f"{number}.parquet", **{"use_dictionary": False} | how)
+        expected += table.to_pylist()
+    columns = (FileColumn("k", "int64"), FileColumn("t", str(kind)))
+    task = task_of(tmp_path, columns)
+    found = written_of(merge_part(task.to_json(), 0))
+    assert not isinstance(found, Reason), found
+    rows = [row for file in found for row in pq.ParquetFile(file.path).read().to_pylist()]
+    assert rows == sorted(expected, key=lambda row: row["k"])
+
+
+@pytest.mark.parametrize("error", [OSError("Not yet implemented"), OSError(28, "No space left on device")])
+def test_an_error_of_a_decoder_declines_the_merge_and_one_of_the_disk_fails_the_task(
+    task: FileMerge, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """Spark repeated a task that cannot succeed."""
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(worker, "merge_range", failing)
+    if error.errno is None:
+        assert merge_part(task.to_json(), 0) == [f"{DECLINED}Not yet implemented"]
+    else:
+        with pytest.raises(OSError, match="No space left"):
+            merge_part(task.to_json(), 0)
