@@ -88,15 +88,17 @@ def _bounds(kind: str, found: ColumnStats, most: int | None) -> Bounds:
     if found.lo is None:
         return None, None
     if kind in _FLOATS:
-        return struct.pack(_FLOATS[kind], float(found.lo)), struct.pack(_FLOATS[kind], float(found.hi))
-    lo, hi = base64.b64decode(found.lo), base64.b64decode(found.hi)
+        # Both zeros, as in Parquet's footers: Iceberg looks for 0.0 only where the upper bound is not -0.0.
+        lo, hi = float(found.lo) or -0.0, float(found.hi) or 0.0
+        return struct.pack(_FLOATS[kind], lo), struct.pack(_FLOATS[kind], hi)
+    first, last = base64.b64decode(found.lo), base64.b64decode(found.hi)
     if most is None:
-        return lo, hi
+        return first, last
     if kind == "binary":
-        return lo[:most], _bytes_above(hi, most)
+        return first[:most], _bytes_above(last, most)
     try:
-        above = _text_above(hi.decode(), most)
-        return lo.decode()[:most].encode(), None if above is None else above.encode()
+        above = _text_above(last.decode(), most)
+        return first.decode()[:most].encode(), None if above is None else above.encode()
     except UnicodeDecodeError:
         return None, None
 

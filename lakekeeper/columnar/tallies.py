@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,7 @@ from lakekeeper.core.model.file_merge import FileColumn
 class Tally:
     """Counts of a column and, in ``children``, of its parts; ``bounds`` of its floats, None without any but NaN.
 
-    A bound of zero is -0.0 below and 0.0 above, as Parquet defines it.
+    Among the bounds, -0.0 is below 0.0.
     """
 
     nulls: int = 0
@@ -49,5 +50,13 @@ class Tally:
         ends = pc.min_max(values).as_py()
         if ends["min"] is None or not ends["min"] <= ends["max"]:
             return  # of NaNs alone: NaN for both, or ∞ and -∞ before Arrow 25
-        lo, hi = self.bounds or (math.inf, -math.inf)
-        self.bounds = min(lo, ends["min"] or -0.0), max(hi, ends["max"] or 0.0)
+        lo, hi = ends["min"], ends["max"]
+        if not (lo and hi):  # Arrow returns either zero
+            negative = np.signbit(values.filter(pc.equal(values, 0.0)).to_numpy())
+            lo, hi = lo or (-0.0 if negative.any() else 0.0), hi or (-0.0 if negative.all() else 0.0)
+        before = self.bounds or (math.inf, -math.inf)
+        self.bounds = min(before[0], lo, key=_in_order), max(before[1], hi, key=_in_order)
+
+
+def _in_order(value: float) -> tuple[float, float]:
+    return value, math.copysign(1.0, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakekeeper.columnar.merge import merge
+from lakekeeper.columnar.tallies import Tally
 from lakekeeper.core.model.file_merge import FileColumn, FileInput, FileMerge, WrittenFile
 
 ROWS = 60_000
@@ -118,9 +120,24 @@ def test_floats_without_nan_keep_their_bounds(tmp_path: Path) -> None:
     assert all(map(has_index, chunks))
 
 
-@pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [0.0], [-0.0]], ids=str)
-def test_bounds_of_zeros_are_those_that_parquet_defines(tmp_path: Path, zeros: list[float]) -> None:
-    """Spark finds both zeros by either, and Iceberg looks for 0.0 only where the upper bound is not -0.0."""
+@pytest.mark.parametrize(
+    "zeros, bounds",
+    [
+        ([0.0, -0.0], ("-0.0", "0.0")),
+        ([-0.0, 0.0], ("-0.0", "0.0")),
+        ([0.0], ("0.0", "0.0")),
+        ([-0.0], ("-0.0", "-0.0")),
+        ([-0.0, 3.0], ("-0.0", "3.0")),
+        ([0.0, 3.0], ("0.0", "3.0")),
+        ([0.0, -3.0], ("-3.0", "0.0")),
+        ([-0.0, -3.0], ("-3.0", "-0.0")),
+    ],
+    ids=str,
+)
+def test_bounds_of_zeros_are_zeros_of_the_file(
+    tmp_path: Path, zeros: list[float], bounds: tuple[str, str]
+) -> None:
+    """Delta answers MIN and MAX by them: they were values that no row has."""
     path = str(tmp_path / "zeros.parquet")
     pq.write_table(pa.table({"x": [*zeros, math.nan]}), path)
     task = FileMerge(
@@ -133,4 +150,14 @@ def test_bounds_of_zeros_are_those_that_parquet_defines(tmp_path: Path, zeros: l
         row_group_bytes=1 << 20,
     )
     [file] = merge(task)
-    assert (file.stats[0].lo, file.stats[0].hi, file.stats[0].nans) == ("-0.0", "0.0", 1)
+    assert (file.stats[0].lo, file.stats[0].hi, file.stats[0].nans) == (*bounds, 1)
+
+
+def test_bounds_of_zeros_in_several_parts() -> None:
+    column = FileColumn("x", "double")
+    for parts in itertools.permutations([[0.0, 1.0], [-0.0], [0.0]]):
+        tally = Tally.of(column)
+        for part in parts:
+            tally.add(pa.array(part))
+        assert tally.bounds is not None
+        assert [str(end) for end in tally.bounds] == ["-0.0", "1.0"]

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import lakekeeper as lk
 from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -421,3 +422,17 @@ def test_the_option_chooses_the_engine(scene: Scene, engine: str) -> None:
     writer = str(pq.read_metadata(scene.path / path).created_by)
     assert writer.startswith("parquet-cpp" if engine == "auto" else "parquet-mr")
     assert scene.spark_rows() == before
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_min_and_max_of_zeros_are_values_of_rows(scene: Scene, engine: str) -> None:
+    """Delta answers them by the statistics: the minimum of prices from 0.0 on was -0.0 after a merge by columns."""
+    scene.run("CREATE TABLE {t} (k INT, x DOUBLE, y FLOAT) USING delta")
+    for k in range(2):
+        scene.run(f"INSERT INTO {{t}} VALUES ({k}, 0.0D, -0.0D), ({k + 5}, 1.5D, -2D)")
+    query = f"SELECT min(x), max(x), min(y), max(y) FROM {scene.sql}"
+    before = [str(value) for value in scene.spark.sql(query).collect()[0]]
+    assert before == ["0.0", "1.5", "-2.0", "-0.0"]
+    table = lk.table(scene.spark, str(scene.path))
+    assert table.recluster("k", policy="full", options={"merge-engine": engine, "depth-threshold": 1}).changed
+    assert [str(value) for value in scene.spark.sql(query).collect()[0]] == before
