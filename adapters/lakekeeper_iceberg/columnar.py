@@ -91,6 +91,9 @@ class IcebergColumnar:
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
         table = self.jvm.pinned(self.table())
         refuse_merge(self.jvm, table, task.spec)
+        of_partition = self.jvm.items(table.specs().get(task.spec).partitionType().fields())
+        if any(str(field.type()) in ("float", "double") for field in of_partition):
+            raise _Refused("partitions by floating-point numbers")  # JSON has no NaN and no infinity
         properties = _properties(self.jvm, table)
         columns = _columns(self.jvm, table, task)
         key, cut = _key(task, columns)

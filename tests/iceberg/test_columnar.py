@@ -345,3 +345,18 @@ def test_the_option_chooses_the_engine(scene: Scene, engine: str) -> None:
     writer = str(pq.read_metadata(str(file.location()).removeprefix("file:")).created_by)
     assert writer.startswith("parquet-cpp" if engine == "auto" else "parquet-mr")
     assert scene.spark_rows() == before
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_partitions_of_floats_are_merged_by_rows(scene: Scene, kind: str) -> None:
+    """A merge by columns could not describe the files of the partition of NaN, and failed after all its work."""
+    scene.create(f"k INT, p {kind}", more="PARTITIONED BY (p)")
+    values = "double('NaN')", "double('Infinity')", "-0.0D", "1.5D"
+    for number in range(2):
+        rows = ", ".join(f"({number + 10 * i}, cast({value} AS {kind}))" for i, value in enumerate(values))
+        scene.run(f"INSERT INTO {{t}} VALUES {rows}")
+    before = scene.spark_rows()
+    report = lk.table(scene.spark, scene.sql).recluster("k", policy="full", options={"depth-threshold": 1})
+    assert {group.status for group in report.groups} == {"committed"}
+    assert all("floating-point" in str(group.detail) for group in report.groups)
+    assert scene.spark_rows() == scene.log_rows() == before
