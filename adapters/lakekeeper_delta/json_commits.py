@@ -23,6 +23,7 @@ from lakekeeper.core.planning.rebase import Winner
 from lakekeeper.errors import MALFORMED, AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, vector_id
+from lakekeeper_delta.filesystem import in_parallel
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.per_log import PerLog
 from lakekeeper_delta.spellings import Canonical, of_log
@@ -36,6 +37,7 @@ _Status = tuple[int, int, int]
 """Version, modification time and size of a commit file."""
 LARGE = 1 << 20
 """Commits of more bytes are not read into the driver as a whole."""
+_FEW = 8  # commits that are read one after the other; of more, a store's answers are awaited together
 _REMEMBERED = 4096  # commits; older ones are read again when needed
 _FILES = pa.schema(
     [("version", pa.int64()), ("path", pa.string()), ("delete_id", pa.string()), ("live", pa.bool_())]
@@ -104,7 +106,10 @@ class Commits:
         """The commits ``after`` < version ≤ ``upto``. Raises NotFound if log cleanup has removed one of them."""
         with self._lock:
             self._check()
-            large = [version for version in range(after + 1, upto + 1) if not self._read(log, version)]
+            unknown = [version for version in range(after + 1, upto + 1) if version not in self._known]
+            read = in_parallel if len(unknown) > _FEW else map
+            commits = zip(unknown, read(lambda version: self._fetched(log, version), unknown), strict=True)
+            large = [version for version, fetched in commits if not self._keep(version, *fetched)]
             if large:
                 versions = range(large[0], large[-1] + 1)
                 for version in versions:
@@ -122,7 +127,8 @@ class Commits:
         with suppress(NotFound):  # log cleanup has removed it
             for earlier in range(version, -1, -1):
                 with self._lock:
-                    if not self._read(log, earlier):
+                    known = earlier in self._known
+                    if not known and not self._keep(earlier, *self._fetched(log, earlier)):
                         return
                     found = self._known[earlier].winners
                 yield from found
@@ -151,13 +157,18 @@ class Commits:
                 raise _gap(log, version) from error
             raise
 
-    def _read(self, log: Log, version: int) -> bool:
-        """Read a commit unless it is known; false if it is large."""
-        if version in self._known:
-            return True
+    def _keep(self, version: int, status: _Status, commit: Since | None) -> bool:
+        """Keep a commit that was read; false if it is large."""
+        if commit is None:
+            return False
+        self._known[version], self._statuses[version] = commit, status
+        return True
+
+    def _fetched(self, log: Log, version: int) -> tuple[_Status, Since | None]:
+        """A commit and its file; None for a large commit, which is not read."""
         status = self._require_status(log, version)
         if status[2] > LARGE:
-            return False
+            return status, None
         try:
             stream = self._files.open(self._place(version))
             try:
@@ -169,13 +180,11 @@ class Commits:
                 raise _gap(log, version) from error
             raise
         try:
-            self._known[version] = parsed(version, text, self._canonical)
+            return status, parsed(version, text, self._canonical)
         except MALFORMED as error:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r})"
             ) from error
-        self._statuses[version] = status
-        return True
 
     def _require_status(self, log: Log, version: int) -> _Status:
         return _status_of(version, self._there(log, version))
