@@ -135,7 +135,7 @@ def test_results_have_the_rows_of_the_python_calls(
 
 def test_options_of_the_statement_apply_to_table_functions(lake: Lake, used: str) -> None:
     """They were checked, and then had no effect."""
-    options = {"min-file-size-ratio": 0.001, "target-file-size-bytes": "1KiB"}
+    options = {"policy": "full"}
     expected = rows_of(lk.sql(lake.spark, f"CALL lakekeeper.system.plan('{used}')", options=options))
     found = rows_of(lk.sql(lake.spark, f"SELECT * FROM lakekeeper_plan('{used}')", options=options))
     assert found == expected != rows_of(lk.sql(lake.spark, f"SELECT * FROM lakekeeper_plan('{used}')"))
