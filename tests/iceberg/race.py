@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lakekeeper.core.model.blocks import UNKNOWN, Snapshot
+from lakekeeper.core.model.run_folders import RUN_FOLDER
 from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit
@@ -108,7 +110,8 @@ def check(scene: Scene, race: Race, replayed: int | None = None, *, dangle: bool
     assert after == before
     assert scene.spark_rows(columns=columns) == rows
     # Spark's copy-on-write DELETE may write an empty file that it does not commit.
-    assert {path for path in scene.leftovers() if "/lk/" in path or "deletes" in path} == set()
+    of_runs = re.compile(f"/{RUN_FOLDER}/")
+    assert {path for path in scene.leftovers() if of_runs.search(path) or "deletes" in path} == set()
     assert scene.metadata_leftovers() == set()
     if not dangle:
         dangling(scene)

@@ -172,8 +172,9 @@ def _no_row_count_check() -> list[Patch]:
 def _replaced_outputs_are_all_discarded() -> list[Patch]:
     """After a commit, every file written before the replay is taken for stale."""
 
-    def discard_replaced(adapter: Any, committed: Iterable[Rewrite]) -> None:
+    def discard_replaced(adapter: Any, committed: Iterable[Rewrite]) -> set[str]:
         adapter.discard([rewrite.unmasked for rewrite in committed if rewrite.unmasked is not None])
+        return set()
 
     return [(engine_commit, "discard_replaced", discard_replaced)]
 

@@ -36,6 +36,9 @@ def test_a_seeded_bug_is_found(bug: Bug, guarded: bool) -> None:
         assert not any(each.counts[bug.missing] for each in found)
     else:
         assert found[-1].violation
+        assert not any(error in found[-1].violation for error in ("TypeError", "AttributeError")), (
+            "of the mutant"
+        )
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -14,6 +14,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.engine.merge import replay
 from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Commit, Lost, Matched, Traces
@@ -256,6 +257,23 @@ def test_with_too_many_deleted_rows_the_group_is_planned_again() -> None:
     assert group.detail.also == (Reason.of(Code.TOO_MANY_DELETED, deleted=48, rows=60, limit=30),)
     assert len(scene.table.rows()) == 12
     assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("most, status", [(3, "dropped"), (12, "committed")])
+def test_the_deleted_rows_of_a_large_group_are_bounded_too(
+    monkeypatch: pytest.MonkeyPatch, most: int, status: str
+) -> None:
+    """Two million, however small a part of the group they are."""
+    assert replay.MAX_ROWS == 2_000_000
+    monkeypatch.setattr(replay, "MAX_ROWS", most)
+    scene = overlapping()
+    report = scene.run(observer=At("written", lambda: scene.table.delete(lambda row: row["k"] % 5 == 0)))
+    (group,) = report.groups
+    assert group.status == status
+    if status == "dropped":
+        assert group.detail is not None
+        assert group.detail.also == (Reason.of(Code.TOO_MANY_DELETED, deleted=12, rows=60, limit=3),)
+    assert len(scene.table.rows()) == 48
 
 
 @pytest.mark.parametrize("found", [0, 3, -1])
