@@ -21,13 +21,13 @@ from lakekeeper.core.model.run_name import restore_id
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
-from lakekeeper.engine.retries import retried
+from lakekeeper.engine.retries import NOT_COMMITTED, SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.table_session import TableSession, session_of
 from lakekeeper.engine.trash import entries as trash_entries
 from lakekeeper.engine.trash.entries import DROPPED, PENDING, RESTORING, TrashEntry
 from lakekeeper.engine.trash.put import put
-from lakekeeper.errors import LakekeeperError, Unknown
+from lakekeeper.errors import Conflict, Unknown
 from lakekeeper.spi import Adapter, Observer, Runner
 
 
@@ -42,8 +42,9 @@ def drop_rows(
 ) -> DeleteReport:
     """Delete the rows that match ``where``; the trash gets an entry from which they can be restored.
 
-    Raises as :func:`lakekeeper.engine.delete.row_delete.delete_rows`; AdapterError where the trash is full. After any
-    error but Unknown, no entry is left; Unknown leaves a pending entry, which the log settles.
+    Raises as :func:`lakekeeper.engine.delete.row_delete.delete_rows`; AdapterError where the trash is full. After an
+    error, an entry is left only if the log shows the delete, as where an observer has raised after it, or cannot show
+    that it did not happen, as after Unknown.
     """
     clock = clock or Clock()
     session = session_of(table)
@@ -85,9 +86,10 @@ def drop_rows(
         )
     except Unknown:
         raise
-    except LakekeeperError:
-        with suppress(Exception):  # it stays pending, and the log will show that nothing has happened
-            trash_entries.forget(adapter, entry.name)
+    except Exception as error:
+        with suppress(Exception):  # it stays pending, until the log shows what has happened
+            undone = isinstance(error, (Conflict, *NOT_COMMITTED))
+            retried(lambda: _settle(adapter, slot, entry, alive=False, undone=undone), clock, SHORT_PAUSES)
         raise
     with suppress(Exception):  # the rows are gone: a note that cannot be written does not fail the drop
         if report.changed:
@@ -121,15 +123,19 @@ def settle_drops(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
         if entry.state != PENDING:
             continue
         # Before the log is read: a delete that ends in between is in the log.
-        alive = _may_commit(adapter, entry, options, now_ms)
-        changes = since(adapter, entry.version, entry)
-        if changes is None:
-            continue
-        version = changes.landed(entry.run_id)
-        if version is not None:
-            trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version))
-        elif not changes.obstacle and not alive:
-            trash_entries.forget_at(adapter.notes, slot, entry)
+        _settle(adapter, slot, entry, alive=_may_commit(adapter, entry, options, now_ms))
+
+
+def _settle(
+    adapter: Adapter[Any], slot: str, entry: TrashEntry, *, alive: bool, undone: bool = False
+) -> None:
+    """Settle one pending entry: ``alive``, its delete may still commit; ``undone``, an error says that it did not."""
+    changes = since(adapter, entry.version, entry)
+    version = changes.landed(entry.run_id) if changes else None
+    if changes is not None and version is not None:
+        trash_entries.change(adapter.notes, slot, entry, _dropped(entry, changes, version))
+    elif undone or (changes is not None and not changes.obstacle and not alive):
+        trash_entries.forget_at(adapter.notes, slot, entry)
 
 
 def _may_commit(adapter: Adapter[Any], entry: TrashEntry, options: Options, now_ms: int) -> bool:

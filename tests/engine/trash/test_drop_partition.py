@@ -21,6 +21,8 @@ from lakekeeper.errors import (
     AdapterError,
     Conflict,
     LakekeeperError,
+    NotFound,
+    OptionError,
     Rejected,
     Unknown,
 )
@@ -28,6 +30,7 @@ from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import Settings
 from lakekeeper.testing.memory import MemoryAdapter
 from lakekeeper.testing.notes import MemoryNotes
+from lakekeeper.testing.runner import MemoryRunner
 from tests.engine.scene import ReadOnly, Scene, intent
 from tests.engine.trash.partitions import (
     DAY,
@@ -95,6 +98,46 @@ def test_a_drop_that_certainly_failed_leaves_no_entry(
             drop(scene, where, commit_retry_num_retries=1)
     assert bin_of(scene) == []
     assert scene.table.leftovers() == set()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CAST_INVALID_INPUT"), AdapterError("a lost executor")])
+def test_a_drop_that_fails_in_spark_leaves_no_entry(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It stayed pending for a day: after 64 of them, each drop was refused, and vacuums kept all versions since."""
+
+    def failing(*_: Any) -> None:
+        raise error
+
+    before = rows(scene)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryRunner, "hold", failing)
+        for _ in range(70):
+            with pytest.raises(type(error)):
+                drop(scene, "k = 10")
+            assert bin_of(scene) == []
+    assert rows(scene) == before
+    assert drop(scene, "k = 10").changed
+
+
+@pytest.mark.parametrize(
+    "error", [NotFound("db.x", "no table"), OptionError("x", 1, "y"), RuntimeError("bug")]
+)
+def test_a_drop_whose_observer_fails_after_the_commit_can_be_restored(scene: Scene, error: Exception) -> None:
+    """The entry was forgotten by the type of the error: the rows were gone, and no restore knew of them."""
+
+    def observer(phase: str, _: Mapping[str, Any]) -> None:
+        if phase == "committed":
+            raise error
+
+    before = rows(scene)
+    with pytest.raises(type(error)):
+        drop(scene, observer=observer)
+    assert len(rows(scene)) < len(before)
+    [entry] = bin_of(scene)
+    assert entry.state == DROPPED
+    assert back(scene).rows == 3
+    assert rows(scene) == before
 
 
 def test_in_a_table_that_may_not_be_written_nothing_is_dropped(scene: Scene) -> None:
