@@ -90,4 +90,7 @@ def workload_of(
         if found is not None:
             return found
     paths = [source] if isinstance(source, str | PathLike) else list(source or named)
-    return read_workload(paths, name.text, aliases(spark, name)) if paths else None
+    if not paths:
+        return None
+    # A file that the option names holds for all tables that have the option.
+    return read_workload(paths, name.text, aliases(spark, name), any_table=source is not None)

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakekeeper.core.workload.plan_scans import (
+    Cached,
     Sighting,
     known_as,
     ours,
@@ -56,17 +57,20 @@ _KINDS = (
 )
 
 
-def read_workload(paths: Sequence[str | PathLike[str]], table: str, names: Collection[str]) -> Workload:
+def read_workload(
+    paths: Sequence[str | PathLike[str]], table: str, names: Collection[str], *, any_table: bool = True
+) -> Workload:
     """The workload of a table out of event logs, or one that ``Workload.to_json`` wrote to a file.
 
-    ``names`` are what plans may call the table: its name with and without catalog, its location. Raises OptionError
-    naming a file that is missing, cannot be read, or is no event log.
+    ``names`` are what plans may call the table: its name with and without catalog, its location. A saved workload
+    counts whatever table it was saved of, unless ``any_table`` is false. Raises OptionError naming a file that is
+    missing, cannot be read, or is no event log.
     """
-    return read_workloads(paths, {table: names})[table]
+    return read_workloads(paths, {table: names}, any_table=any_table)[table]
 
 
 def read_workloads(
-    paths: Sequence[str | PathLike[str]], tables: Mapping[str, Collection[str]]
+    paths: Sequence[str | PathLike[str]], tables: Mapping[str, Collection[str]], *, any_table: bool = False
 ) -> Mapping[str, Workload]:
     """The workload of each of several tables: each log is parsed once. See :func:`read_workload`."""
     if not paths:
@@ -76,8 +80,9 @@ def read_workloads(
     seen: list[int] = []
     for path in paths:
         if (kept := _kept(Path(path))) is not None:
-            for each in scans.values():
-                _add(each, kept.scans)
+            for table, names in known.items():
+                if any_table or not names.isdisjoint(known_as(kept.table)):
+                    _add(scans[table], kept.scans)
             seen += [kept.start_ms, kept.end_ms]
             continue
         for parts in _applications(_logs(Path(path))):
@@ -251,6 +256,7 @@ class _Reader:
         self._queries: dict[int, _Query] = {}
         self._stages: dict[int, int] = {}
         self._zone: tzinfo = timezone.utc
+        self._cached = Cached()
         self.seen: list[int] = []
 
     def read(self, path: Path) -> None:
@@ -321,7 +327,7 @@ class _Reader:
             return
         self._stages = {stage: owner for stage, owner in self._stages.items() if owner != number}
         alone = len(query.scans) == 1
-        for scan in query.scans:
+        for scan in self._cached.counted(query.scans):
             if scans_table(scan, self._names):
                 found = scan_of(scan, query.at_ms, query.metrics, _taken(query) if alone else None)
                 for table, names in self._tables.items():

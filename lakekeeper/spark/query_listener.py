@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.core.workload.plan_scans import (
     BYTES,
     FILES,
+    Cached,
     Sighting,
     known_as,
     scan_of,
@@ -62,7 +63,9 @@ class Listening:
         self._scans: deque[tuple[Sighting, int, dict[int, int], float]] = deque(maxlen=most)
         self._given, self._sampling = sampling, sampling or Sampling()
         self._lock = threading.Lock()
+        self._cached = Cached()
         self._started = 0
+        self._ended: int | None = None
         self._listener: Any = None
         self._mapper: Any = None
         self._zone: tzinfo = timezone.utc
@@ -72,7 +75,7 @@ class Listening:
         self.failed = 0
 
     def start(self) -> Self:
-        """Start recording; a second call has no effect."""
+        """Start recording; a second call has no effect. After a stop, what was recorded before is dropped."""
         self._recording = True
         self._register()
         return self
@@ -103,8 +106,11 @@ class Listening:
         held = self._jvm.view.java.util.ArrayList()
         held.add(_Listener(self))
         self._listener = held.get(0)
+        with self._lock:  # of the time between two recordings, nothing is known
+            self._scans.clear()
+            self.seen = 0
+            self._started, self._ended = _now_ms(), None
         self._jvm.session.listenerManager().register(self._listener)
-        self._started = _now_ms()
 
     def _unregister_unused(self) -> None:
         if self._recording or self._wrote is not None:
@@ -112,6 +118,7 @@ class Listening:
         listener, self._listener = self._listener, None
         if listener is not None:
             self._jvm.session.listenerManager().unregister(listener)
+            self._ended = _now_ms()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -132,7 +139,8 @@ class Listening:
             for seen, at, values, weight in kept
             if scans_table(seen, known)
         ]
-        return collect(table, scans, source="the running session", start_ms=start, end_ms=_now_ms())
+        end = _now_ms() if self._ended is None else self._ended
+        return collect(table, scans, source="the running session", start_ms=start, end_ms=end)
 
     def note(self, name: str, execution: Any, seconds: float) -> None:
         """Record the scans of a successful query, by the name of its action; never raises."""
@@ -151,7 +159,9 @@ class Listening:
         info = self._jvm.view.org.apache.spark.sql.execution.SparkPlanInfo.fromSparkPlan(
             execution.executedPlan()
         )
-        found = list(sightings(json.loads(self._mapper.writeValueAsString(info)), self._zone))
+        plan = json.loads(self._mapper.writeValueAsString(info))
+        with self._lock:
+            found = self._cached.counted(sightings(plan, self._zone))
         at = _now_ms()
         noted = [(sighting, at, self._values(sighting), weight) for sighting in found]
         with self._lock:

@@ -103,6 +103,44 @@ def test_scans_have_their_filters_files_and_costs(tmp_path: Path) -> None:
     assert (seen.start_ms, seen.end_ms) == (1000, 2500)
 
 
+def node(name: str, *children: dict[str, Any]) -> dict[str, Any]:
+    return {**plan(*children), "nodeName": name}
+
+
+def test_a_scan_that_a_plan_reuses_is_one_query(tmp_path: Path) -> None:
+    """A self join of a common table expression reads its files once, and counted as two queries of them."""
+    one = scan("[EqualTo(k,7)]")
+    reused = node("SortMergeJoin", node("Exchange", one), node("ReusedExchange", node("Exchange", one)))
+    (tmp_path / "app").write_bytes(log(*query(1, plan(reused), at=1000)))
+    found = read_workload([tmp_path / "app"], "db.t", DELTA)
+    assert len(found) == 1
+    assert found.scans[0].column_share == 0.25, "its tasks are those of the scan alone"
+
+
+@pytest.mark.parametrize("name", ["InMemoryTableScan", "Scan In-memory table `cached`"])
+def test_a_cached_scan_is_one_query_however_often_the_cache_is_used(tmp_path: Path, name: str) -> None:
+    """The files are read once; each query on the cache counted as one on the table."""
+    cached = [query(n, plan(node(name, scan("[EqualTo(k,7)]"))), at=1000 * n) for n in range(1, 6)]
+    plain = query(9, plan(scan("[EqualTo(k,8)]")), at=9000)
+    (tmp_path / "app").write_bytes(log(*(event for each in cached for event in each), *plain))
+    found = read_workload([tmp_path / "app"], "db.t", DELTA)
+    assert [(each.at_ms, next(iter(each.filters["k"])).lo) for each in found.scans] == [
+        (1000, "7"),
+        (9000, "8"),
+    ]
+
+
+def test_a_saved_workload_of_one_table_counts_for_no_other_of_a_pass(tmp_path: Path) -> None:
+    """Tables that nobody reads were maintained for the queries of the table that it was saved of."""
+    (tmp_path / "app").write_bytes(log(*QUERIES))
+    saved = tmp_path / "saved.json"
+    saved.write_text(read_workload([tmp_path / "app"], "spark_catalog.db.t", DELTA).to_json())
+    found = read_workloads([saved], {"db.t": DELTA, "db.cold": ("spark_catalog.db.cold", "db.cold")})
+    assert {table: len(each) for table, each in found.items()} == {"db.t": 2, "db.cold": 0}
+    assert len(read_workload([saved], "db.copy", ["db.copy"])) == 2, "a source that the call names"
+    assert len(read_workload([saved], "db.copy", ["db.copy"], any_table=False)) == 0
+
+
 def test_a_table_is_known_by_location_too_and_other_tables_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "app").write_bytes(log(*query(1, plan(scan("[EqualTo(k,7)]", name="")), at=1000)))
     assert len(read_workload([tmp_path / "app"], "t", ["/wh/t"])) == 1

@@ -34,3 +34,32 @@ def test_the_rate_of_queries_is_that_of_the_time_of_the_kept_scans(
             rates += [listening.workload(name, (name,)).rate(int(now * 1000)) for name in tables]
     assert (listening.seen, listening.failed) == (1_000, 0)
     assert rates == pytest.approx([1.0 / len(tables)] * len(rates), rel=0.02)
+
+
+def test_time_after_a_stop_is_no_time_without_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours after an hour of one query a second, plans assumed one in ten seconds."""
+    jvm, execution, now = MagicMock(), MagicMock(), 1_800_000_000.0
+    jvm.view.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString.return_value = "{}"
+    monkeypatch.setattr(query_listener, "Jvm", lambda _: jvm)
+    monkeypatch.setattr(query_listener, "listen_for_callbacks", lambda _: None)
+    monkeypatch.setattr(query_listener, "sightings", lambda *_: [Sighting(("t",), Meaning({}), {})])
+    monkeypatch.setattr(time, "time", lambda: now)
+    listening = Listening(MagicMock(), sampling=Sampling(always=1_000)).start()
+
+    def queried(seconds: int) -> None:
+        nonlocal now
+        for _ in range(seconds):
+            now += 1
+            listening.note("collect", execution, 0.1)
+
+    queried(100)
+    stopped = int(now * 1000)
+    listening.stop()
+    now += 8 * 3600
+    found = listening.workload("t", ("t",))
+    assert (len(found), found.start_ms, found.end_ms) == (100, 1_800_000_000_000, stopped)
+    again = int(now * 1000)
+    listening.start()
+    queried(50)
+    found = listening.workload("t", ("t",))
+    assert (len(found), found.start_ms, found.end_ms) == (50, again, again + 50_000)

@@ -9,7 +9,8 @@ A node is plain data as in event logs (``sparkPlanInfo``): name, text, metadata,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -30,16 +31,29 @@ _TIMESTAMP_COLUMNS = re.compile(r"[<,]([^<,:]+):timestamp(?=[,>])")
 # The file indexes that Delta uses for queries; its others belong to its own statements, and to merges.
 _QUERY_INDEXES = ("PreparedDeltaFileIndex", "TahoeLogFileIndex")
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
+_MOST_CACHED = 10_000  # scans behind caches that are remembered
 _OURS = "lakekeeper "  # prefix of the job descriptions of our own work
+
+
+Identity = tuple[tuple[str, ...], frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One scan in a plan: possible names of the table, the filters, and the accumulators of its metrics (name → id)."""
+    """One scan in a plan: possible names of the table, the filters, and the accumulators of its metrics (name → id).
+
+    ``cached``: its rows are in a cache, which reads the files once, and is in the plan of each query that uses it.
+    """
 
     names: tuple[str, ...]
     meaning: Meaning
     metrics: Mapping[str, int]
+    cached: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        """The names and the accumulators, which no other scan of the table has."""
+        return self.names, frozenset(self.metrics.values())
 
 
 def zone_of(name: str) -> tzinfo:
@@ -51,14 +65,47 @@ def zone_of(name: str) -> tzinfo:
 
 
 def sightings(node: Mapping[str, Any], zone: tzinfo = timezone.utc) -> Iterator[Sighting]:
-    """All table scans in a plan; ``zone`` is the JVM's time zone, in which file scans print timestamps."""
-    pending = [node]
+    """All table scans in a plan; ``zone`` is the JVM's time zone, in which file scans print timestamps.
+
+    A scan that the plan uses in several places, as of a reused exchange or subquery, is one.
+    """
+    pending = [(node, False)]
+    seen: set[Identity] = set()
     while pending:
-        at = pending.pop()
-        pending += at.get("children") or ()
+        at, cached = pending.pop()
+        below = cached or _of_cache(at)
+        pending += [(child, below) for child in at.get("children") or ()]
         found = _sighting(at, zone)
-        if found is not None:
-            yield found
+        if found is None or found.identity in seen:
+            continue
+        if found.metrics:
+            seen.add(found.identity)
+        yield replace(found, cached=cached)
+
+
+def _of_cache(node: Mapping[str, Any]) -> bool:
+    """Whether a node reads cached rows: its child is the plan that filled the cache."""
+    name = str(node.get("nodeName", ""))
+    return name.startswith(("InMemoryTableScan", "Scan In-memory table"))
+
+
+class Cached:
+    """Counts each scan behind a cache once, the first time that a query uses the cache; bounded."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Identity, None] = OrderedDict()
+
+    def counted(self, found: Iterable[Sighting]) -> list[Sighting]:
+        """The scans of a query that count."""
+        return [each for each in found if not each.cached or self._first(each.identity)]
+
+    def _first(self, identity: Identity) -> bool:
+        first = identity not in self._known
+        self._known[identity] = None
+        self._known.move_to_end(identity)
+        while len(self._known) > _MOST_CACHED:
+            self._known.popitem(last=False)
+        return first
 
 
 def scans_table(sighting: Sighting, names: frozenset[str]) -> bool:
