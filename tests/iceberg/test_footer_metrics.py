@@ -56,7 +56,9 @@ def test_infinite_bounds_are_not_those_of_the_footer(kind: str, form: str) -> No
     assert found("0.5", "inf") == (struct.pack(form, 0.5), struct.pack(form, math.inf))
     assert found("-inf", "inf", "none") is None
     for lo, hi in (("0.0", "0.0"), ("-0.0", "-0.0"), ("0.0", "-0.0")):
-        assert found(lo, hi) == (struct.pack(form, -0.0), struct.pack(form, 0.0)), "Iceberg distinguishes the zeros"
+        assert found(lo, hi) == (struct.pack(form, -0.0), struct.pack(form, 0.0)), (
+            "Iceberg distinguishes the zeros"
+        )
     assert found("-1.5", "2.0") == (struct.pack(form, -1.5), struct.pack(form, 2.0)), (
         "a footer has none beside NaN"
     )
