@@ -108,6 +108,17 @@ class StorageContract(Selected):
         assert fingerprint(table.rows()) == fingerprint(keys(4, 5))
         assert table.leftovers() == set()
 
+    def test_versions_that_expire_are_gone(self, harness: Harness) -> None:
+        """Else a reader would find a version whose files were deleted. In a linear log, files alone expire."""
+        table = harness.create(KV, [keys(1), keys(2)])
+        table.overwrite(keys(3))
+        swept = look(table)
+        swept.sweep()
+        left = {version.id for version in table.adapter().storage.versions().items}
+        assert swept.kept.gone
+        assert swept.versions.linear or left.isdisjoint(swept.kept.gone)
+        assert left.issuperset(swept.kept.reasons)
+
     def test_only_what_the_current_version_reads_is_live(self, harness: Harness) -> None:
         """The files of other versions that the metadata still has may be deleted from the trash."""
         table = harness.create(KV, [keys(1, 2)])

@@ -93,6 +93,11 @@ STORAGE = (
     Mutant("versions have no branches", _BRANCH, _versions_without(branch=True)),
     Mutant("what a tag reads is not live", _TAG, _live_of_main()),
     Mutant("what a branch reads is not live", _BRANCH, _live_of_main()),
+    Mutant(
+        "an expiry expires nothing", "test_versions_that_expire_are_gone",
+        [(MemoryStorage, "expire", lambda self, versions, _kept, files: self.named_since(versions, files))],
+        linear=(False,),
+    ),
     Mutant("nothing is live", _LIVE, always(MemoryStorage, "live", set())),
     Mutant(
         "what any version names is live", _LIVE,
