@@ -62,7 +62,8 @@ class WorkloadOptions:
     sources: tuple[str, ...] = option(
         "workload",
         (),
-        "Spark event logs (files or directories) or a saved workload. Merges are weighed by the queries in them.",
+        "Spark event logs (files or directories), or saved workloads, each of which counts for the table that it was "
+        "saved of. Merges are weighed by the queries in them.",
         scope="session",
     )
     queries_per_hour: float = option(

@@ -124,7 +124,7 @@ def test_a_drop_that_fails_in_spark_leaves_no_entry(
     "error", [NotFound("db.x", "no table"), OptionError("x", 1, "y"), RuntimeError("bug")]
 )
 def test_a_drop_whose_observer_fails_after_the_commit_can_be_restored(scene: Scene, error: Exception) -> None:
-    """The entry was forgotten by the type of the error: the rows were gone, and no restore knew of them."""
+    """Loss L135: the entry was removed by the type of the error, and no restore knew of the rows."""
 
     def observer(phase: str, _: Mapping[str, Any]) -> None:
         if phase == "committed":
