@@ -131,7 +131,7 @@ def test_a_cached_scan_is_one_query_however_often_the_cache_is_used(tmp_path: Pa
 
 
 def test_a_saved_workload_of_one_table_counts_for_no_other_of_a_pass(tmp_path: Path) -> None:
-    """Tables that nobody reads were maintained for the queries of the table that it was saved of."""
+    """Tables that no query reads were maintained for the queries of the table that it was saved of."""
     (tmp_path / "app").write_bytes(log(*QUERIES))
     saved = tmp_path / "saved.json"
     saved.write_text(read_workload([tmp_path / "app"], "spark_catalog.db.t", DELTA).to_json())
