@@ -19,7 +19,7 @@ def log_that(raises: Exception) -> Any:
     def down() -> Any:
         raise raises
 
-    return SimpleNamespace(name="t", latest=down)
+    return SimpleNamespace(name="t", latest=down, jvm=SimpleNamespace(array_list=list))
 
 
 def rewritten(log: Any) -> Any:
