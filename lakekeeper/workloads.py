@@ -92,5 +92,5 @@ def workload_of(
     paths = [source] if isinstance(source, str | PathLike) else list(source or named)
     if not paths:
         return None
-    # A file that the option names holds for all tables that have the option.
+    # The option is one for many tables, and a saved workload is of one; a call names it for its own table.
     return read_workload(paths, name.text, aliases(spark, name), any_table=source is not None)

@@ -37,7 +37,7 @@ _Status = tuple[int, int, int]
 """Version, modification time and size of a commit file."""
 LARGE = 1 << 20
 """Commits of more bytes are not read into the driver as a whole."""
-_FEW = 8  # commits that are read one after the other; of more, a store's answers are awaited together
+_FEW = 8  # more commits than this are read in parallel
 _REMEMBERED = 4096  # commits; older ones are read again when needed
 _FILES = pa.schema(
     [("version", pa.int64()), ("path", pa.string()), ("delete_id", pa.string()), ("live", pa.bool_())]

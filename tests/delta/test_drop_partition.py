@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -158,6 +159,20 @@ def test_rows_whose_partition_would_become_null_are_not_restored(scene: Scene) -
     assert [each.name for each in opened.trash()] == [entry.name]
 
 
+def commits_after(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> list[str]:
+    """The commits of restores, as they are made; ``act`` comes just before the first."""
+    made: list[str] = []
+
+    def commit(*given: Any, **named: Any) -> int:
+        made.append("commit")
+        if len(made) == 1:
+            act()
+        return attempt(*given, **named)
+
+    monkeypatch.setattr(restore, "attempt", commit)
+    return made
+
+
 def test_a_restore_of_the_table_just_before_the_commit_is_seen_by_the_next_attempt(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,15 +181,7 @@ def test_a_restore_of_the_table_just_before_the_commit_is_seen_by_the_next_attem
     before, version = scene.spark_rows(), scene.version
     table.drop_partition("day = 1")
     [entry] = table.trash()
-    calls: list[str] = []
-
-    def after_restore(*given: Any, **named: Any) -> int:
-        calls.append("commit")
-        if len(calls) == 1:
-            scene.run(f"RESTORE TABLE {{t}} TO VERSION AS OF {version}")
-        return attempt(*given, **named)
-
-    monkeypatch.setattr(restore, "attempt", after_restore)
+    calls = commits_after(monkeypatch, lambda: scene.run(f"RESTORE TABLE {{t}} TO VERSION AS OF {version}"))
     with pytest.raises(Unsupported, match="brought its rows back"):
         table.restore(entry.name)
     assert calls == ["commit"]
@@ -189,15 +196,7 @@ def test_a_restore_lands_beside_other_commits(
     table = three_days(scene)
     table.drop_partition("day = 1")
     [entry] = table.trash()
-    calls: list[str] = []
-
-    def after_statement(*given: Any, **named: Any) -> int:
-        calls.append("commit")
-        if len(calls) == 1:
-            scene.run(statement)
-        return attempt(*given, **named)
-
-    monkeypatch.setattr(restore, "attempt", after_statement)
+    calls = commits_after(monkeypatch, lambda: scene.run(statement))
     assert table.restore(entry.name).rows == 10
     assert len(calls) == 2
     assert scene.spark.read.format("delta").load(str(scene.path)).where("day = 1").count() == 10

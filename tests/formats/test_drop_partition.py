@@ -162,13 +162,19 @@ def test_a_partition_of_the_first_version_outlives_a_vacuum(lake: Lake, where: s
     assert lake.fingerprint(name) == before
 
 
-@pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
-def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, where: str) -> None:
-    """Loss L82: the entry was still there, and its restore added the rows a second time."""
+def dropped(lake: Lake, where: str) -> tuple[str, tuple[Any, ...], int, lk.TrashEntry]:
+    """A table of which rows were dropped: its name, its rows and version before, and the entry in the trash."""
     name = three_days(lake)
     before, version = lake.fingerprint(name), lake.versions(name)[-1]
     lake.table(name).drop_partition(where)
     [entry] = lake.table(name).trash()
+    return name, before, version, entry
+
+
+@pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
+def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, where: str) -> None:
+    """Loss L82: the entry was still there, and its restore added the rows a second time."""
+    name, before, version, entry = dropped(lake, where)
     back_to(lake, name, version)
     assert lake.fingerprint(name) == before
     lake.append(name, lake.spark.sql("SELECT 5 AS day, 'late' AS v, named_struct('a', 1, 'b', 'x') AS s"))
@@ -182,10 +188,7 @@ def test_rows_that_a_rollback_brought_back_are_not_restored_again(lake: Lake, wh
 @pytest.mark.parametrize("where", ["day = 1", "day = 1 AND s.a < 4"], ids=["file", "rows"])
 def test_rows_that_a_rollback_brings_back_during_a_restore_are_not_doubled(lake: Lake, where: str) -> None:
     """Loss L131: it was looked for before the copies were written, which takes minutes, and not after."""
-    name = three_days(lake)
-    before, version = lake.fingerprint(name), lake.versions(name)[-1]
-    lake.table(name).drop_partition(where)
-    [entry] = lake.table(name).trash()
+    name, before, version, entry = dropped(lake, where)
     rollback = once_at("before_commit", lambda: back_to(lake, name, version))
     with pytest.raises((Unsupported, Rejected), match=r"brought|rolled back"):
         lake.table(name).restore(entry.name, observer=rollback)

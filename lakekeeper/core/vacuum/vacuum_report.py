@@ -53,20 +53,20 @@ class VacuumReport(Result):
     @property
     def changed(self) -> bool:
         """Whether anything was deleted, moved to the trash, or expired: versions, branches or tags."""
-        return not self.dry_run and self._counts
+        return not self.dry_run and self._has_effect
 
     @property
     def status(self) -> str:
         """``done``, ``partial`` (files could not be deleted), ``failed``, ``idle``, or ``planned`` in a dry run."""
         if self.dry_run:
-            return PLANNED if self._counts else IDLE
+            return PLANNED if self._has_effect else IDLE
         stopped = bool(self.failed_files_count) or self.ended.code == Code.STOPPED
         if self.changed:
             return PARTIAL if stopped else DONE
         return FAILED if stopped else IDLE
 
     @property
-    def _counts(self) -> bool:
+    def _has_effect(self) -> bool:
         return bool(self.deleted_files_count or self.expired_snapshots_count or self.expired_refs_count)
 
     def to_dict(self) -> dict[str, Any]:
