@@ -53,6 +53,31 @@ def test_the_queries_of_a_session_are_recorded_with_the_files_they_read(
     assert two.filters == {"note": (Span("n, 3", "n, 3"),)}
 
 
+@pytest.mark.parametrize("partitioned", ["day", "month"])
+def test_filters_on_dates_select_the_partitions_that_queries_read(
+    spark: SparkSession, lake: Lake, recording: Listening, partitioned: str
+) -> None:
+    """Iceberg prints dates as numbers of days: no partition matched, and no merge of such a table ever paid back."""
+    by = "months(day)" if partitioned == "month" and lake.iceberg else "day"
+    name = lake.create("day DATE, user INT", partitioned=by)
+    for f in range(3):
+        days = (
+            "CAST(CONCAT('2026-0', 1 + id % 3, '-02') AS DATE) AS day",
+            f"CAST(id * 7 % 30 + {f} AS INT) AS user",
+        )
+        lake.append(name, spark.range(30).selectExpr(*days))
+    for _ in range(5):
+        spark.sql(f"SELECT * FROM {name} WHERE day = DATE '2026-02-02' AND user >= 3").collect()
+    settle(spark)
+    table = lk.table(spark, name)
+    seen = table.workload()
+    assert seen is not None
+    assert {scan.files_read for scan in seen.scans} == {3}
+    prediction = table.plan("user").prediction
+    assert prediction is not None
+    assert prediction.worth.before.files == pytest.approx(3)
+
+
 def test_a_stopped_listener_hears_nothing(spark: SparkSession, lake: Lake) -> None:
     before = len(spark._jsparkSession.listenerManager().listListeners())
     listening = lk.listen(spark)

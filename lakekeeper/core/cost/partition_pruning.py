@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -29,6 +30,10 @@ from lakekeeper.core.workload.workload import Filters, Span
 _UNITS = ("year", "month", "day", "hour")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _US = timedelta(microseconds=1)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]")
+_DIGITS = re.compile(r"-?\d{1,19}")
+_LEAST_DAYS, _MOST_DAYS = 3_000, 700_000  # from 1970: to 1978, and about 1,900 years
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +46,7 @@ class PartitionFields:
     count: int
     values: Mapping[str, Sequence[Any]]
     _parsed: dict[tuple[str, str, str], _Ends] = field(default_factory=dict)
+    _dated: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, partitions: Sequence[str]) -> PartitionFields:
@@ -78,10 +84,21 @@ class PartitionFields:
         values = self.values[name]
         if unit == "bucket":
             return _in_buckets(values, spans)
+        if unit and any(_is_no_time(bound) for span in spans for bound in (span.lo, span.hi)):
+            return np.ones(len(values))
+        if unit or self._dates(name):
+            spans = [replace(span, lo=_date(span.lo), hi=_date(span.hi)) for span in spans]
         met = np.zeros(len(values), dtype=np.bool_)
         for span in spans:
             met |= self._ends(name, unit, _form(span, unit)).meeting(span)
         return met.astype(np.float64)
+
+    def _dates(self, name: str) -> bool:
+        """Whether the values of a field are dates."""
+        if name not in self._dated:
+            known = [value for value in self.values[name] if value is not None]
+            self._dated[name] = all(isinstance(value, str) and _DATE.fullmatch(value) for value in known)
+        return self._dated[name]
 
     def _ends(self, name: str, unit: str, form: str) -> _Ends:
         made = self._parsed.get((name, unit, form))
@@ -149,6 +166,27 @@ def _readings(name: str) -> list[tuple[str, str]]:
     return [(name, ""), *([(column, transform)] if column and transform in (*_UNITS, "bucket") else [])]
 
 
+def _date(bound: Any) -> Any:
+    """A bound on dates as text: Iceberg prints them as days since 1970. µs, and text, are returned as they are."""
+    days = _whole(bound)
+    if days is None or abs(days) >= _MOST_DAYS:
+        return bound
+    return (_EPOCH + timedelta(days=days)).date().isoformat()
+
+
+def _is_no_time(bound: Any) -> bool:
+    """Whether a bound is a number before 1978, in days or µs: the field is a column of Delta named like a transform."""
+    whole = _whole(bound)
+    return isinstance(bound, float) if whole is None else abs(whole) < _LEAST_DAYS
+
+
+def _whole(bound: Any) -> int | None:
+    """A whole number, or text that is one; None for anything else."""
+    if isinstance(bound, str) and _DIGITS.fullmatch(bound):
+        return int(bound)
+    return bound if isinstance(bound, int) and not isinstance(bound, bool) else None
+
+
 def _form(span: Span, unit: str) -> str:
     """How values are compared with the bounds of a span: as timestamps, dates, numbers or text."""
     bound = next((b for b in (span.lo, span.hi) if b is not None), "")
@@ -162,9 +200,11 @@ def _form(span: Span, unit: str) -> str:
 def _identity(value: Any, form: str) -> float | str:
     """A partition value that is the column's own."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if form == "text" or not _number(text):
-        return float(value_of(text, "timestamp")) if form == "number" else text
-    return float(text)
+    if form != "text" and _number(text):
+        return float(text)
+    if form == "number" or (form == "numeric text" and _TIME.match(text)):  # Iceberg prints timestamps as µs
+        return float(value_of(text, "timestamp"))
+    return text
 
 
 def _like(bound: Any, value: Any) -> Any:

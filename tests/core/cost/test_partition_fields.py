@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date, datetime, timezone
 from typing import Any
 
 import pytest
@@ -83,6 +84,38 @@ def test_a_column_of_delta_named_like_a_transform_of_iceberg_excludes_nothing() 
     ):
         assert _admitted([value, None], name, day, column="pickup") == [1.0, 0.0], name
     assert _admitted(["0", "1"], "id_bucket", Span(7, 7), column="id") == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "name, column, values",
+    [
+        ("day", "day", ["2026-01-01", "2026-01-02"]),
+        ("d_day", "d", ["2026-01-01", "2026-01-02"]),
+        ("d_month", "d", [12 * 56 - 1, 12 * 56]),
+        ("d_year", "d", [55, 56]),
+    ],
+)
+@pytest.mark.parametrize("kind", [int, str])
+def test_dates_as_iceberg_prints_them(name: str, column: str, values: list[object], kind: type) -> None:
+    """Days since 1970 were compared with dates as text: no partition was read, and no merge paid back."""
+    day = kind((date(2026, 1, 2) - date(1970, 1, 1)).days)
+    assert _admitted([*values, None], name, Span(day, day), column=column) == [0.0, 1.0, 0.0]
+    assert _admitted([*values, None], name, Span(day, None), column=column) == [0.0, 1.0, 0.0]
+    assert _admitted([*values, None], name, Span(None, day, before=True), column=column)[0] == 1.0
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_timestamps_as_iceberg_prints_them(kind: type) -> None:
+    values = ["2026-01-01 00:00:00", "2026-01-02 00:00:00", None]
+    noon = kind(int(datetime(2026, 1, 1, 12, tzinfo=timezone.utc).timestamp()) * 10**6)
+    assert _admitted(values, "ts", Span(None, noon)) == [1.0, 0.0, 0.0]
+    assert _admitted(["2026-01-01", "2026-01-02"], "ts_day", Span(noon, noon), column="ts") == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("bound", [7, "7", 7.5, "-3"])
+def test_a_number_is_no_date(bound: object) -> None:
+    """A column of Delta with dates may be named like the day of a number."""
+    assert _admitted(["2026-01-01", None], "order_day", Span(bound, bound), column="order") == [1.0, 1.0]
 
 
 def test_a_bucket_holds_each_value_with_equal_probability() -> None:
