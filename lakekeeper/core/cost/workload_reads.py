@@ -256,7 +256,7 @@ class WorkloadReads:
             return np.where(ordered, meeting + (files - 1) * inside, meeting * files)
         if c >= self._keyed:
             return meeting * files
-        side = files ** (1 / self._keyed)
+        side = np.maximum(files, 1.0) ** (1 / self._keyed)  # a group without live rows has no output
         return np.asarray(self._floor(files) * (meeting + (side - 1) * inside) * files / side)
 
     def _several(self, shape: _Shape, files: Floats, outputs: _Outputs) -> tuple[Floats, Floats]:

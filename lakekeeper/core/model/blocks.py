@@ -207,13 +207,17 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
     By default, deletes count as one delete file that can delete ``deleted_rows`` rows.
 
     ``partition``, ``key_id`` and ``curve_id`` are plain text here (``""`` for none); ``lo``, ``hi``, ``null_count``
-    and ``exact`` have one column for each column of ``key``, and are required with a key. Raises ValueError if lengths
-    differ.
+    and ``exact`` have one column for each column of ``key``, and are required with a key. Bounds whose least is above
+    the greatest count as missing. Raises ValueError if lengths differ.
     """
     path = _text(columns["path"])
     n = len(path)
     width = 0 if key is None else len(key.columns)
     kinds = [] if key is None else [arrow_type(c.kind) for c in key.columns]
+    bounds = [
+        _in_order(_typed(columns["lo"][i], kinds[i]), _typed(columns["hi"][i], kinds[i]))
+        for i in range(width)
+    ]
     zeros = np.zeros(n, np.int64)
     partition, partitions = encode(columns.get("partition", [""] * n))
     key_id, key_ids = _named(columns.get("key_id", [""] * n))
@@ -239,8 +243,8 @@ def make_blocks(columns: Mapping[str, Any], key: ClusterKey | None) -> BlockSet:
         level=np.asarray(columns.get("level", zeros), np.int16),
         key_id=key_id,
         key_ids=key_ids,
-        lo=tuple(_typed(columns["lo"][i], kinds[i]) for i in range(width)),
-        hi=tuple(_typed(columns["hi"][i], kinds[i]) for i in range(width)),
+        lo=tuple(lo for lo, _ in bounds),
+        hi=tuple(hi for _, hi in bounds),
         null_count=tuple(np.asarray(columns["null_count"][i], np.int64) for i in range(width)),
         exact=tuple(np.asarray(columns["exact"][i], np.bool_) for i in range(width)),
         added_at=np.asarray(columns.get("added_at", zeros), np.int64),
@@ -270,6 +274,20 @@ def _check_lengths(blocks: BlockSet, n: int) -> None:
 
 def _text(values: Any) -> pa.Array:
     return _typed(values, pa.string())
+
+
+def _in_order(lo: pa.Array, hi: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Bounds of blocks, missing where the least is above the greatest: such statistics are wrong, and say nothing."""
+    if len(lo) != len(hi):
+        return lo, hi  # refused below
+    wrong = pc.greater(lo, hi)
+    if pa.types.is_floating(lo.type):  # NaN is the greatest value
+        wrong = pc.or_kleene(wrong, pc.and_(pc.is_nan(lo), pc.invert(pc.is_nan(hi))))
+    wrong = pc.fill_null(wrong, fill_value=False)
+    if not pc.any(wrong).as_py():
+        return lo, hi
+    missing = pa.scalar(None, lo.type)
+    return pc.if_else(wrong, missing, lo), pc.if_else(wrong, missing, hi)
 
 
 def _typed(values: Any, kind: pa.DataType) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from lakekeeper.core.cost.read_model import Groups
 from lakekeeper.core.cost.reads import reads_of
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.workload.workload import Scan, Span, collect
-from tests.core.cost.boxes import ONE, as_snapshot, one_column, workload
+from tests.core.cost.boxes import KEY, ONE, as_snapshot, one_column, workload
 from tests.sampling import fewer
 
 
@@ -135,3 +136,21 @@ def test_old_queries_count_half_after_seven_days() -> None:
     scans = [Scan(now - 7 * DAY_MS, {"a": (Span(5, 5),)}), Scan(now, {"a": (Span(15, 15),)})]
     shares = reads_of(snapshot, collect("t", scans, source="test"), now).share
     assert shares.tolist() == pytest.approx([1 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize("layout", ["linear", "zorder", "hilbert"])
+@pytest.mark.parametrize("gone", ["all rows are deleted", "no rows"])
+def test_a_group_without_live_rows_has_a_finite_benefit(layout: str, gone: str) -> None:
+    """It has no output, and the side of a curve of zero files divided by zero: scores were NaN, and JSON invalid."""
+    snapshot = as_snapshot([((0, 9), (0, 9))] * 4, replace(KEY, layout=layout))
+    empty = np.array([True, True, False, False])
+    blocks = snapshot.blocks
+    rows = np.where(empty & (gone == "no rows"), 0, blocks.rows)
+    blocks = replace(blocks, rows=rows, deleted_rows=np.where(empty, rows, 0))
+    reads = reads_of(replace(snapshot, blocks=blocks), workload({"b": [Span(3, 4)]}), 1000)
+    groups = Groups(np.arange(4), np.array([0, 2, 4]), np.array([0.0, 1.0]))
+    with np.errstate(all="raise"):
+        opened = reads.outputs(groups)
+    assert np.isfinite(opened.met).all()
+    assert np.isfinite(opened.files).all()
+    assert opened.files[0] == 0

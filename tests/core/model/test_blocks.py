@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import fields
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lakekeeper.core.model.blocks import make_blocks
+from lakekeeper.core.model.keys import ClusterKey, KeyColumn
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from tests.core.model.block_columns import KEY, columns
 
@@ -25,6 +29,24 @@ def test_columns_of_unequal_length_are_refused(name: str) -> None:
         make_blocks(columns(**{name: values}), KEY)
     with pytest.raises(ValueError, match="lo has 1 values, path has 2"):
         make_blocks(columns(lo=[["x"]]), KEY)
+
+
+@pytest.mark.parametrize(
+    "kind, least, greatest",
+    [
+        ("int", 4, 2), ("float", 0.5, -0.5), ("float", math.nan, 1.0), ("date", date(2026, 1, 2), date(2026, 1, 1)),
+        ("timestamp", datetime(2026, 1, 2, tzinfo=timezone.utc), datetime(2026, 1, 1, tzinfo=timezone.utc)),
+        ("string", "b", "a"), ("binary", b"b", b"a"), ("boolean", True, False),
+        ("decimal(4,2)", Decimal(2), Decimal(1)),
+    ],
+)  # fmt: skip
+def test_bounds_the_wrong_way_round_are_missing(kind: str, least: Any, greatest: Any) -> None:
+    """One such file ended every plan of its table with an error of numpy, or hid what overlaps."""
+    key = ClusterKey((KeyColumn(("c",), kind, "1"),))
+    given = {"path": ["a", "b", "c"], "rows": [1] * 3, "bytes": [1] * 3}
+    bounds = {"lo": [[least, greatest, least]], "hi": [[greatest, least, least]]}
+    blocks = make_blocks({**given, **bounds, "null_count": [[0] * 3], "exact": [[True] * 3]}, key)
+    assert blocks.lo[0].is_valid().to_pylist() == blocks.hi[0].is_valid().to_pylist() == [False, True, True]
 
 
 def test_take_keeps_order_and_values() -> None:
