@@ -17,7 +17,7 @@ from lakekeeper.errors import OptionError
 
 MAX_COLUMNS = 4
 LAYOUTS = ("linear", "zorder", "hilbert")
-_LAID_OUT = re.compile(r"\s*(zorder|hilbert|linear)\s*\((.*)\)\s*", re.DOTALL)
+_LAID_OUT = re.compile(r"\s*(zorder|hilbert|linear)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 
 # kind -> Arrow type of its bounds. Decimals carry precision and scale: "decimal(38,18)".
 _ARROW: dict[str, pa.DataType] = {
@@ -149,7 +149,7 @@ def split_columns(text: str) -> tuple[str, ...]:
 def parse_layout(text: str) -> tuple[tuple[str, ...], str]:
     """``"hilbert(a, b)"`` -> ``(("a", "b"), "hilbert")``: parse a key; a bare list of columns is linear."""
     found = _LAID_OUT.fullmatch(text)
-    return (split_columns(found[2]), found[1]) if found else (split_columns(text), "linear")
+    return (split_columns(found[2]), found[1].lower()) if found else (split_columns(text), "linear")
 
 
 def key_text(key: ClusterKey) -> str:

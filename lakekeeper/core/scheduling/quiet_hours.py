@@ -50,7 +50,7 @@ def parse_quiet_hours(text: str) -> QuietHours:
         last = _day(match["last"]) if match["last"] else first
         days = frozenset((first + n) % 7 for n in range((last - first) % 7 + 1))
     return QuietHours(
-        days, _minute(match["start"]), _minute(match["end"]), match["zone"] or "UTC", text.strip()
+        days, _start(match["start"]), _minute(match["end"]), match["zone"] or "UTC", text.strip()
     )
 
 
@@ -61,6 +61,13 @@ def quiet_now(windows: Sequence[QuietHours], local: Callable[[str], datetime]) -
 
 def _day(name: str) -> int:
     return DAYS.index(name.capitalize())
+
+
+def _start(text: str) -> int:
+    minute = _minute(text)
+    if text.startswith("24"):  # of which day? 24:00 is the end of an interval, 00:00 the start
+        raise ValueError(text)
+    return minute
 
 
 def _minute(text: str) -> int:

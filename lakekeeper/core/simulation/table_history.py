@@ -38,12 +38,13 @@ _MOVES = 0.05  # share of a commit's width: a frontier that moves less in all re
 class _Past:
     """The blocks on a line of floats, sorted by commit; ``fresh`` are those that writers added.
 
-    ``times`` are those of the commits, in ms.
+    ``dated`` are those of known age, and ``times`` those of the commits, in ms.
     """
 
     order: Index
     commit: Ints
     fresh: Bools
+    dated: Bools
     lo: Floats
     hi: Floats
     place: Ints
@@ -70,13 +71,14 @@ def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
     Past commits count as ``present``. No commit adds a new partition. Commits come as often as the recent ones did.
     """
     past = _past(snapshot)
-    recent = np.unique(past.commit[past.fresh])[-_RECENT:]
+    ingested = past.fresh & past.dated
+    recent = np.unique(past.commit[ingested])[-_RECENT:]
     reach = np.full(past.commits, -np.inf)
     np.maximum.at(reach, past.commit, past.hi)
     frontier = np.maximum.accumulate(reach)
-    speed = _speed(past, recent, frontier)
+    speed = _speed(past, ingested, recent, frontier)
     drawn = recent[(Uniform(seed)(commits) * len(recent)).astype(np.int64)]
-    members = {int(c): np.flatnonzero(past.fresh & (past.commit == c)) for c in recent}
+    members = {int(c): np.flatnonzero(ingested & (past.commit == c)) for c in recent}
     new = np.concatenate([members[int(c)] for c in drawn])
     counts = [len(members[int(c)]) for c in drawn]
     shift = np.repeat(frontier[-1] + speed * np.arange(1, commits + 1) - frontier[drawn], counts)
@@ -93,12 +95,12 @@ def continued(snapshot: Snapshot, commits: int, *, seed: int = 0) -> Arrivals:
     return _arrivals(snapshot, past, at, commit, name, (lo, hi), times, present=past.commits)
 
 
-def _speed(past: _Past, recent: Ints, frontier: Floats) -> float:
+def _speed(past: _Past, ingested: Bools, recent: Ints, frontier: Floats) -> float:
     """How far the frontier moves with each commit; 0.0 where that is little against what a commit covers."""
     low = np.full(past.commits, np.inf)
     high = np.full(past.commits, -np.inf)
-    np.minimum.at(low, past.commit[past.fresh], past.lo[past.fresh])
-    np.maximum.at(high, past.commit[past.fresh], past.hi[past.fresh])
+    np.minimum.at(low, past.commit[ingested], past.lo[ingested])
+    np.maximum.at(high, past.commit[ingested], past.hi[ingested])
     moved = float(frontier[recent[-1]] - frontier[recent[0]])
     width = float(np.median(high[recent] - low[recent]))
     return moved / (int(recent[-1]) - int(recent[0])) if moved > _MOVES * width else 0.0
@@ -109,7 +111,10 @@ def _past(snapshot: Snapshot) -> _Past:
         raise OptionError("columns", None, f"a cluster key to simulate with, since {snapshot.table} has none")
     blocks = snapshot.blocks
     fresh = blocks.level_under(snapshot.key) == 0
-    times = np.sort(blocks.added_at[fresh])
+    # Files of unknown age, as after an expiry of their snapshots, are as old as the oldest known one.
+    dated = blocks.added_at > 0
+    added = np.where(dated, blocks.added_at, blocks.added_at[dated].min() if dated.any() else 0)
+    times = np.sort(added[fresh])
     starts = times[np.diff(times, prepend=-SAME_COMMIT_MS * 2) >= SAME_COMMIT_MS]
     if len(starts) < 2:
         raise OptionError(
@@ -119,13 +124,13 @@ def _past(snapshot: Snapshot) -> _Past:
             "never reclustered, of at least 2 needed",
         )
     # Blocks that are older than the first commit belong to it; those of a merge, to the commit before the merge.
-    commit = np.maximum(np.searchsorted(starts, blocks.added_at, side="right") - 1, 0)
+    commit = np.maximum(np.searchsorted(starts, added, side="right") - 1, 0)
     lo, hi = _line(snapshot)
     pairs = np.stack([blocks.partition, blocks.spec], axis=1)
     distinct, place = np.unique(pairs, axis=0, return_inverse=True)
     places = tuple((blocks.partitions[int(p)], int(s)) for p, s in distinct)
     order = np.lexsort((hi, lo, commit))
-    return _Past(order, commit, fresh, lo, hi, place.reshape(-1), places, starts)
+    return _Past(order, commit, fresh, dated, lo, hi, place.reshape(-1), places, starts)
 
 
 def _arrivals(

@@ -126,6 +126,7 @@ def test_a_key_is_read_back_from_its_text() -> None:
         for layout in ("linear", "zorder", "hilbert")[: 3 if len(key.columns) > 1 else 1]:
             laid = ClusterKey(key.columns, layout)
             assert parse_layout(key_text(laid)) == (tuple(c.name for c in key.columns), layout)
+    assert parse_layout("ZORDER(a, B)") == (("a", "B"), "zorder")
     assert parse_layout("`hilbert(a`, b") == (("`hilbert(a`", "b"), "linear")
 
 

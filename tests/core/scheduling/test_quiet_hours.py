@@ -50,7 +50,8 @@ def test_days_hours_and_zones(text: str, inside: str, outside: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8-9", "08:00", "08:00-24:01", "08:60-09:00", "Tag 08:00-09:00", "Mon-08:00-09:00"]
+    "text",
+    ["", "8-9", "08:00", "08:00-24:01", "08:60-09:00", "24:00-06:00", "Tag 08:00-09:00", "Mon-08:00-09:00"],
 )
 def test_a_malformed_window_is_refused(text: str) -> None:
     with pytest.raises(ValueError):

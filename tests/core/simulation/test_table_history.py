@@ -16,7 +16,7 @@ from lakekeeper.core.planning.policies.ranges import RANGES
 from lakekeeper.core.simulation.commit_streams import Arrivals
 from lakekeeper.core.simulation.simulate import simulate
 from lakekeeper.core.simulation.table_history import continued, replayed
-from lakekeeper.core.units import DAY_MS
+from lakekeeper.core.units import DAY_MS, HOUR_MS
 from lakekeeper.errors import OptionError
 from tests.core.paper import snapshot_of
 from tests.core.simulation.paper_runs import KEY, MIB, OPTIONS, table
@@ -47,6 +47,23 @@ def test_commits_keep_their_times(drawn: bool) -> None:
     hourly, daily_report = (simulate(s, [ADAPTIVE], OPTIONS, every=1) for s in (stream(1), daily))
     assert daily_report.rewritten_bytes > 2 * hourly.rewritten_bytes
     assert daily_report.depth < hourly.depth
+
+
+@pytest.mark.parametrize("drawn", [False, True], ids=["replayed", "continued"])
+def test_files_of_unknown_age_are_as_old_as_the_oldest_known(drawn: bool) -> None:
+    """Their snapshots have expired: they counted as of 1970, and the commits drawn came years apart."""
+
+    def stream(unknown: int) -> Arrivals:
+        snapshot = table([0] * 30, [900] * 30, [3600 * i for i in range(1, 31)])
+        added = snapshot.blocks.added_at.copy()
+        added[:unknown] = 0
+        snapshot = dataclasses.replace(snapshot, blocks=dataclasses.replace(snapshot.blocks, added_at=added))
+        return continued(snapshot, 30) if drawn else replayed(snapshot)
+
+    known, expired = stream(0), stream(10)
+    assert {expired.time_of(i + 1) - expired.time_of(i) for i in range(expired.commits - 1)} == {HOUR_MS}
+    assert expired.time_of(0) == known.time_of(10)
+    assert len(expired.lo) == len(known.lo), "no commit that is drawn has the ten files at once"
 
 
 def test_a_key_that_advances_keeps_advancing() -> None:
