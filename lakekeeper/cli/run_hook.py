@@ -39,6 +39,7 @@ def main(program: str) -> None:
         exec(code, module.__dict__)  # noqa: S102 - the program that the user names
     except SystemExit as end:
         if not end.code:
+            _await_threads()
             _finish()
         raise
     except Exception as error:
@@ -46,6 +47,7 @@ def main(program: str) -> None:
         error = error.with_traceback(own and own.tb_next)
         sys.excepthook(type(error), error, error.__traceback__)
         raise SystemExit(1) from None
+    _await_threads()
     _finish()
 
 
@@ -91,10 +93,14 @@ def _hook() -> None:
 
 
 def _install(session: Any) -> None:
-    # `install` parses the value, and reports one that is neither true nor false.
-    if all(str(session.conf.get(conf, "false")).strip().lower() == "false" for conf in _ENABLED):
+    if not hasattr(
+        session, "_jsparkSession"
+    ):  # Spark Connect: each conf is a call of a server, which may refuse it
         return
     try:
+        # `install` parses the value, and reports one that is neither true nor false.
+        if all(str(session.conf.get(conf, "false")).strip().lower() == "false" for conf in _ENABLED):
+            return
         from lakekeeper import install
 
         handle = install(session)
@@ -103,6 +109,20 @@ def _install(session: Any) -> None:
         return
     if handle not in _handles:
         _handles.append(handle)
+
+
+def _await_threads() -> None:
+    """Wait for the program's threads, as Python does before it exits: what they write is maintained too."""
+    while threads := [each for each in threading.enumerate() if _is_awaited(each)]:
+        threads[0].join()
+
+
+def _is_awaited(thread: threading.Thread) -> bool:
+    pool = sys.modules.get("concurrent.futures.thread")
+    workers = getattr(
+        pool, "_threads_queues", {}
+    )  # of a pool that is not shut down: they end when Python exits
+    return not thread.daemon and thread is not threading.current_thread() and thread not in workers
 
 
 def _finish() -> None:

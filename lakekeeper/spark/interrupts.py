@@ -108,8 +108,7 @@ class Interrupts:
         self._over.set()
         for number, handler in self._former.items():
             signal.signal(number, handler)
-        if self._spark is not None:
-            del _client(self._spark).send_command
+        self._unguard()
         if self.signal:
             logging.disable(logging.NOTSET)
         if self._stderr != 2:
@@ -120,6 +119,7 @@ class Interrupts:
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
         self._over.set()
+        self._unguard()  # the last message may be a call of Java too: under spark-submit, stderr is the JVM's
 
     def ignore(self) -> None:
         """Ignore further signals, also after the end of this context."""
@@ -137,6 +137,11 @@ class Interrupts:
                 signal.signal(number, self._signalled)
         if self.signal:
             raise KeyboardInterrupt
+
+    def _unguard(self) -> None:
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            del _client(spark).send_command
 
     @contextlib.contextmanager
     def draining(self) -> Iterator[Draining]:
@@ -184,11 +189,12 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _cancel(self) -> None:
-        if self._spark is None:
+        spark = self._spark
+        if spark is None:
             return
         with contextlib.suppress(Exception):  # the JVM may have ended already
-            self._spark.sparkContext.setLogLevel("OFF")
-            self._spark.sparkContext.cancelAllJobs()
+            spark.sparkContext.setLogLevel("OFF")
+            spark.sparkContext.cancelAllJobs()
 
     def watch(self) -> None:
         """End the process once the grace period is over, unless this context ends first."""

@@ -194,6 +194,22 @@ def test_the_second_signal_or_the_end_of_the_grace_period_ends_the_process(
     assert len(words) == 2
 
 
+def test_the_last_message_may_be_a_call_of_java(guarded: Interrupts, client: Client) -> None:
+    """Under spark-submit, stderr is that of the JVM: an interrupted command hung in its own message."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    guarded.settle()
+    said = threading.Event()
+
+    def late() -> None:  # the guard would wait forever
+        if not said.wait(30):
+            os._exit(3)
+
+    threading.Thread(target=late, daemon=True).start()
+    assert client.send_command("c\ninterrupted\n") == "!yes"
+    said.set()
+
+
 def test_a_process_that_ends_by_itself_is_not_ended_again(
     guarded: Interrupts, words: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
