@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("lakekeeper")
 _MOST_TEXTS = 1_000
 _installed: Installed | None = None  # an application has one Spark context
+_INSTALLING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +151,10 @@ def _automatic_runs(spark: SparkSession) -> Installed:
     global _installed  # noqa: PLW0603 - an application has one Spark context
     if not set_by(lakekeeper_confs(spark), "auto.enabled"):
         return Installed(spark, None)
-    if _installed is None or _installed.over:
-        _installed = Installed(spark, service_settings(spark, None, None))
-    return _installed
+    with _INSTALLING:
+        if _installed is None or _installed.over:
+            _installed = Installed(spark, service_settings(spark, None, None))
+        return _installed
 
 
 class _Runs:
@@ -182,8 +184,9 @@ class _Runs:
             self._ending = ending.pop_all()
 
     def stop(self) -> None:
-        with self._ending:
-            self._stop()
+        if not self._stopped:  # the listener is the session's, and later runs may use it
+            with self._ending:
+                self._stop()
 
     def _stop(self) -> None:
         self._stopped = True

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from threading import Lock
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.workload.workload import Workload
@@ -22,15 +21,16 @@ if TYPE_CHECKING:
 Queries = Workload | str | PathLike[str] | Sequence[str | PathLike[str]]
 """A workload, or the path or paths to read it from: Spark event logs, or the output of ``Workload.to_json``."""
 
-_LISTENING: WeakKeyDictionary[Any, Listening] = WeakKeyDictionary()
-"""Observed sessions."""
+_LISTENER = "_lakekeeper_listener"
+"""Attribute of an observed session: a map elsewhere would keep the session, to which its listener refers."""
+_CREATING = Lock()
 
 
 def listen(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
     """Record the table scans of the session's queries; later plans and advice in this session use them.
 
-    Keeps the newest ``most`` scans. A failure of the listener never affects a query. ``stop()`` ends the recording,
-    unless automatic runs of :func:`install` record as well.
+    Keeps the newest ``most`` scans; a session has one listener, for which the first call decides. A failure of the
+    listener never affects a query. ``stop()`` ends the recording, unless automatic runs of :func:`install` record too.
     """
     return listener_of(spark, most).start()
 
@@ -38,10 +38,16 @@ def listen(spark: SparkSession, *, most: int = MOST_SCANS) -> Listening:
 def listener_of(spark: SparkSession, most: int = MOST_SCANS) -> Listening:
     """The listener that a session has in common for all who listen to it; it may not have started."""
     require_classic(spark)
-    listening = _LISTENING.get(spark)
-    if listening is None:
-        listening = _LISTENING[spark] = Listening(spark, most=most)
+    with _CREATING:
+        listening = _known(spark)
+        if listening is None:
+            listening = Listening(spark, most=most)
+            setattr(spark, _LISTENER, listening)
     return listening
+
+
+def _known(spark: SparkSession) -> Listening | None:
+    return getattr(spark, _LISTENER, None)
 
 
 class EventLogs:
@@ -79,7 +85,7 @@ def workload_of(
     """
     if isinstance(source, Workload):
         return source
-    listening = _LISTENING.get(spark)
+    listening = _known(spark)
     if source is None and listening is not None:
         seen = listening.workload(name.text, aliases(spark, name))
         if len(seen):

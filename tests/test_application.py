@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from threading import Event, get_ident
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from threading import Barrier, BrokenBarrierError, Event, get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,6 +150,37 @@ def test_the_next_session_has_automatic_runs_of_its_own(runs: Runs) -> None:
     assert another.status().state == "running"
     another.stop()
     assert runs.passes == [[*TABLES], [*TABLES]]
+
+
+def test_a_second_stop_leaves_later_runs_their_listener(runs: Runs) -> None:
+    """The session has one listener: stopping an old handle again switched off the reports to the new one."""
+    spark: Any = Session()
+    old = lk.install(spark)
+    assert old.wait(1, timeout=30)
+    old.stop()
+    new = lk.install(spark)
+    assert new.wait(1, timeout=30)
+    old.stop()
+    runs.wrote("ice.db.event")
+    assert new.status().writes_seen == 1
+    new.stop()
+
+
+def test_two_threads_that_install_share_one_service(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both found no service, and each started one: every table was maintained twice."""
+    spark: Any = Session()
+    both, settings = Barrier(2), AutoSettings(TABLES, ("compact",), 86_400)
+
+    def slow(*_: Any) -> AutoSettings:
+        with suppress(BrokenBarrierError):  # the second thread does not come this far
+            both.wait(0.5)
+        return settings
+
+    monkeypatch.setattr(application, "service_settings", slow)
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(lk.install, [spark, spark])
+    assert one is other
+    one.stop()
 
 
 @pytest.mark.parametrize("before", [None, "reports"])

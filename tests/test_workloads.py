@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+import pytest
+
+from lakekeeper import workloads
 from lakekeeper.core.workload.workload import Workload, collect
-from lakekeeper.workloads import EventLogs
+from lakekeeper.workloads import EventLogs, listener_of
 
 NAMES = {"db.a": ("db.a", "/wh/a"), "db.b": ("db.b", "/wh/b"), "db.c": ("db.c", "/wh/c")}
 
@@ -28,3 +34,27 @@ def test_a_workload_is_parsed_once_for_all_tables_of_a_pass() -> None:
     assert logs.of(["logs/other"], "db.a") is not None
     assert parsed == [("logs/app",), ("logs/other",)]
     assert logs.of(["logs/app"], "db.unknown") is None
+
+
+class Session:
+    """A session that can be forgotten."""
+
+
+class Listener:
+    """A listener, which refers to its session."""
+
+    def __init__(self, spark: Any, *, most: int) -> None:
+        self.spark, self.most = spark, most
+
+
+def test_a_session_with_a_listener_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with a session for each request kept all of them, with their scans."""
+    monkeypatch.setattr(workloads, "require_classic", lambda _: None)
+    monkeypatch.setattr(workloads, "Listening", Listener)
+    spark: Any = Session()
+    first = listener_of(spark, 5)
+    assert listener_of(spark, 9) is first
+    gone = weakref.ref(spark)
+    del spark, first
+    gc.collect()
+    assert gone() is None
