@@ -6,7 +6,7 @@
 
 The observer is one callable that receives each phase, for tests, progress and users.
 An exception that an observer raises halts the run as a crash would, without any cleanup. Crash tests rely on this;
-progress displays must therefore not raise.
+progress displays must therefore not raise. An interrupt during an observer ends the run as anywhere else.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Events:
         facts: Mapping[str, Any] = {"table": self.table, "run_id": self.run_id, **info}
         try:
             self.observer(phase, facts)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
             raise Halted(error) from error
 

@@ -13,6 +13,7 @@ import pytest
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
+from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import AdapterError, Unsupported
 from lakekeeper.testing.lake import MemoryTable
 from lakekeeper.testing.memory import MemoryAdapter
@@ -74,6 +75,26 @@ def test_a_report_without_a_commit_says_why_the_files_were_left() -> None:
         assert str(each.reason) in reasons
         assert str(each.reason) in again._repr_html_()
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("phase", ["planned", "before_commit", "committed"])
+def test_an_interrupt_during_an_observer_is_no_crash(phase: str) -> None:
+    """Ctrl-C while a terminal holds the progress back: the run stayed registered for a day, and its files with it."""
+    scene = groups_apart(2)
+    rows = scene.table.fingerprint()
+
+    def interrupted(at: str, _: Mapping[str, Any]) -> None:
+        if at == phase:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scene.run(observer=interrupted)
+    assert scene.table.fingerprint() == rows
+    assert all(run.ended for run in registered(scene.adapter.notes).values())
+    assert bool(scene.table.leftovers()) == (phase == "before_commit"), (
+        "a vacuum finds them: the run has ended"
+    )
+    assert scene.run().commits == (0 if phase == "committed" else 1)
 
 
 class _Refuses(MemoryAdapter):
