@@ -69,6 +69,13 @@ def parse(spark: Any, statement: str) -> Node:
     return Node(jvm, plan)
 
 
+def substituted(spark: Any, statement: str) -> str:
+    """A statement with the values of its variables (``${…}``), to which Spark's positions in it refer."""
+    if "${" not in statement:
+        return statement
+    return str(Jvm(spark).view.org.apache.spark.sql.internal.VariableSubstitution().substitute(statement))
+
+
 def table_parts(spark: Any, name: str) -> tuple[str, ...]:
     """The parts of a table's name. Raises OptionError for text that is not one."""
     jvm = Jvm(spark)

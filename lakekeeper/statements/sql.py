@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.spark.dml_target import changed_table
-from lakekeeper.spark.parsed import parse
+from lakekeeper.spark.parsed import parse, substituted
 from lakekeeper.spi import Observer
 from lakekeeper.statements.alter_table import cluster_by, recluster, reclustered_table
 from lakekeeper.statements.guarded import run_guarded
@@ -46,6 +46,7 @@ def sql(
     or a cached table, and for invalid ``options``; otherwise as the call behind the statement.
     """
     resolve(options)
+    statement = substituted(spark, statement)
     request = reclustered_table(spark, statement)
     if request is not None:
         return recluster(spark, request, observer, options)

@@ -141,6 +141,20 @@ def test_options_of_the_statement_apply_to_table_functions(lake: Lake, used: str
     assert found == expected != rows_of(lk.sql(lake.spark, f"SELECT * FROM lakekeeper_plan('{used}')"))
 
 
+@pytest.mark.parametrize("value", ["x", "a value longer than its name"])
+def test_variables_in_a_statement_leave_its_positions_alone(
+    lake: Lake, confs: RuntimeConfig, value: str
+) -> None:
+    """Spark's positions are those in the text with the values, and ours were in the text as it was given."""
+    name = lake.overlapping(2, 10)
+    confs.set("lakekeeper_test.said", value)
+    statement = (
+        f"SELECT '${{lakekeeper_test.said}}' AS said, average_depth FROM clustering_depth('{name}', 'k')"
+    )
+    expected = lake.table(name).clustering_depth("k")
+    assert [tuple(row) for row in lk.sql(lake.spark, statement).collect()] == [(value, expected)]
+
+
 def test_each_procedure_and_function_is_compared_with_its_python_call() -> None:
     by_statement = {
         statement.split("system.")[1].split("(")[0]
