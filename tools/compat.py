@@ -52,7 +52,7 @@ SLICES = {
     "matching": ("tests/spark/test_row_match.py",),
     "races": ("tests/formats/test_races.py",),
     "vacuum": ("tests/formats/test_vacuum.py",),
-    "command": ("tests/spark/test_command.py", "tests/cli/test_help.py"),
+    "command": ("tests/spark/test_command.py", "tests/spark/test_result_frame.py", "tests/cli/test_help.py"),
 }
 EVERY_CASE = {VARIABLE: os.environ.get(VARIABLE, ALL)}
 QUICK = ("surface", "columnar", "races", "vacuum", "command")
@@ -147,9 +147,9 @@ def read_results(file: Path) -> Results:
     for case in ET.parse(file).iter("testcase"):  # noqa: S314 - pytest wrote it just now
         if case.find("skipped") is not None:
             continue
-        place = str(case.get("classname"))
-        what = next(name for stem, name in named.items() if stem in place)
-        form = next((form for form in _FORMATS if re.search(form, f"{place} {case.get('name')}")), "both")
+        place = f"{case.get('classname')} {case.get('name')}"  # a module that fails to import is named by the latter
+        what = next((name for stem, name in named.items() if stem in place), "other")
+        form = next((form for form in _FORMATS if re.search(form, place)), "both")
         form = "both" if what in TRYOUT else form
         count = counts[what, form]
         if case.find("failure") is None and case.find("error") is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakekeeper.core.model.result_frame import frame
 from lakekeeper.core.text.controls import visible
 from lakekeeper.core.text.formatting import counted, size, table
 from lakekeeper.core.text.result import Result
@@ -84,7 +85,7 @@ class Costs(Result):
 
     def to_frame(self, spark: Any) -> Any:
         """:meth:`rows` as a DataFrame of the session ``spark``."""
-        return spark.createDataFrame(self.rows())
+        return frame(spark, self.rows())
 
     def __str__(self) -> str:
         if not self.costs:

@@ -121,6 +121,7 @@ def test_a_name_that_is_not_private_to_another_module_passes(source: str) -> Non
 
 
 ELSEWHERE = {
+    "core/model/result_frame.py": "spark/test_result_frame.py",
     # rendered text: golden files compare it line by line, or the test of the value does
     "core/cost/advice_text.py": "core/cost/test_key_advisor.py",
     "core/layout/clustering_info_text.py": "core/test_goldens.py",

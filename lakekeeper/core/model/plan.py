@@ -27,6 +27,7 @@ from lakekeeper.core.model.plan_html import plan_html
 from lakekeeper.core.model.plan_table import plan_table
 from lakekeeper.core.model.plan_text import render_plan
 from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.result_frame import frame
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.units import Floats, Ints
 
@@ -344,7 +345,7 @@ class Plan(Result):
 
     def to_frame(self, spark: Any) -> Any:
         """:meth:`rows` as a DataFrame of the session ``spark``."""
-        return spark.createDataFrame(self.rows())
+        return frame(spark, self.rows())
 
     def __str__(self) -> str:
         return render_plan(self)
