@@ -129,7 +129,7 @@ class Table:
         ``dry_run=True`` reports them beforehand, and a warning is logged before the change.
 
         Raises OptionError for columns that cannot be a key (unknown, not orderable, without statistics), and for
-        ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe.
+        ``native=True`` if the table cannot have a native key; Unsupported if a commit is not safe; CommitError.
         """
         named = arguments.key_columns(columns)
         report = self._context.adapter.set_cluster_key(named, layout, native=native, dry_run=True)
@@ -159,7 +159,7 @@ class Table:
         return self.clustering_information(columns, where=where).average_depth
 
     def blocks(self) -> DataFrame:
-        """One row per live data file: path, sizes, deletes, level, key id, depth, and bounds as text."""
+        """One row per live data file: path, sizes in bytes, deletes, level, key id, depth, and bounds as text."""
         return blocks_frame(
             self._context.spark, look(self._context.session, self._context.request("compact"))
         )
@@ -178,6 +178,7 @@ class Table:
 
         Writes nothing. The plan predicts what a query opens before and after it; ``to_frame(spark)`` has one row per
         block. ``workload`` is a :class:`Workload` or paths of Spark event logs; for the default see :meth:`workload`.
+        Raises OptionError for invalid arguments, and if the table has no key and no ``columns`` are given.
         """
         request = self._context.request("recluster", columns, where, policy, budget_bytes, options)
         return plan_for(
@@ -325,7 +326,7 @@ class Table:
         small ones.
 
         A file is due if at least ``delete-ratio-threshold`` of its rows are deleted (of older files:
-        fewer, 5 % after seven days), or once opening its deletes has cost queries 0.7 times the cost of a rewrite. If
+        fewer, 5% after seven days), or once opening its deletes has cost queries 0.7 times the cost of a rewrite. If
         the log does not record how many rows of a file are deleted, the number is estimated. Needs no cluster key, and
         preserves the order of one if the table has it. ``where`` and ``budget_bytes`` limit the files that are
         rewritten. Other parameters and errors as for :meth:`recluster`.
@@ -410,8 +411,8 @@ class Table:
         ``trash`` moves files to the trash instead of deleting them. ``dry_run`` only reports what would be removed. A
         retention below the table's own or below 24 hours requires ``allow_unsafe_retention``. Raises RetentionError if
         a retention rule forbids the vacuum, Unsupported for ``trash`` on storage that cannot rename, OptionError,
-        AdapterError or CommitError. After each of these errors, nothing was deleted. An error once deletes have begun
-        ends them and is in the report (``stopped``).
+        AdapterError or CommitError. After each of these errors, no file was deleted; on Iceberg, snapshots may have
+        expired. An error once deletes have begun ends them and is in the report (``stopped``).
         """
         request = self._context.vacuum_request(
             retention_hours=retention_hours,
@@ -468,7 +469,7 @@ class Table:
 
         Iceberg: merges small manifests into a few large ones, in a commit that changes no data file. Delta: writes a
         checkpoint in place of ten or more commits; Delta then cleans its log as the table's properties say. Raises
-        CommitError.
+        Unsupported or AdapterError before any write, and CommitError after.
         """
         return operations.compact_metadata(self._context, self.options(lenient=True), dry_run=dry_run)
 
@@ -531,7 +532,7 @@ class Table:
     def empty_trash(
         self, *, all_entries: bool = False, options: Mapping[str, Any] | None = None
     ) -> tuple[TrashEntry, ...]:
-        """Delete trash entries older than ``vacuum.trash-retention-hours``, or all of them, for good.
+        """Permanently delete the trash entries older than ``vacuum.trash-retention-hours``, or all of them.
 
         Returns these entries with the files and bytes that were deleted. An entry of which a file could not be deleted,
         or into which a vacuum may still move files, is kept, and returned with the state ``kept``. Raises
@@ -602,7 +603,7 @@ class Table:
         """A report on the table as one HTML page, with its plan and history: ``t.report().save("report.html")``.
 
         Takes the arguments of :meth:`plan`. For a table without a key, it shows the plan of :meth:`compact`. Reads no
-        data files and writes nothing. For several tables, see :func:`lakekeeper.report`.
+        data files and writes nothing. For several tables, see :func:`lakekeeper.report`. Raises as :meth:`plan`.
         """
         return report_of(self._context, columns, workload, options)
 

@@ -184,7 +184,7 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
 def row_limit(limit: int | None) -> int | None:
     """The most rows of a result; None for all. Raises OptionError for anything but a whole number from 1."""
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise OptionError("limit", limit, "a whole number from 1, or none for all")
+        raise OptionError("limit", limit, "a whole number, at least 1, or None for all")
     return limit
 
 
@@ -195,7 +195,7 @@ def _is_list(given: Any) -> bool:
 def retention(hours: float | str | None, older_than: datetime | None) -> tuple[int | None, int | None]:
     """The age and the time that a vacuum of a call keeps, in milliseconds; raises OptionError if both are given."""
     if hours is not None and older_than is not None:
-        raise OptionError("older_than", older_than, "either retention_hours or older_than, not both")
+        raise OptionError("older_than", older_than, "no older_than together with retention_hours")
     return age_ms(hours), time_ms(older_than)
 
 

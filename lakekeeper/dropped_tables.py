@@ -21,6 +21,7 @@ from lakekeeper.arguments import checked_flags
 from lakekeeper.core.config.options import PROPERTY_PREFIX, Options, spellings
 from lakekeeper.core.config.options import resolve as resolve_options
 from lakekeeper.core.model.keys import parse_column, quote
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
@@ -186,8 +187,8 @@ def empty_dropped(
     if failed:
         name, first = next(iter(failed.items()))
         raise AdapterError(
-            f"{namespace}: of the dropped tables that are due, {len(gone)} were deleted and {len(failed)} could not "
-            f"be: {name}: {reason(first)}"
+            f"{namespace}: {counted(len(gone), 'dropped table')} deleted, {len(failed):,} could not be deleted; the "
+            f"first: {name}: {reason(first)}"
         ) from first
     return tuple(gone)
 

@@ -2,16 +2,17 @@
 
 LakekeeperError
 ├── TableError                 a problem with the table itself
-│   ├── NotFound               no such table, or a view
-│   ├── Unsupported            a feature that lakekeeper does not know (``.feature``)
+│   ├── NotFound               no such table, version, run or trash entry; or a view
+│   ├── Unsupported            a feature of the table, its catalog or storage that the call cannot handle (``.feature``)
 │   └── UndoError              a run that cannot be undone
 ├── OptionError                an invalid option, column, policy or predicate (``.key .value .expected``)
-├── AdapterError               an adapter is missing, duplicated or violated its contract
-├── RetentionError             a vacuum that a retention rule forbids
+├── AdapterError               an adapter is missing or duplicated; or a catalog, storage or log cannot be used
+├── RetentionError             a vacuum, or a deletion from the trash, that a retention rule forbids
 ├── HistoryError               the history cannot be read or written, or is another application's file
 ├── HeavyError                 the Spark application of heavy tasks did not start or has ended, or a task failed in it
 └── CommitError
     ├── Conflict               a concurrent commit changed what we read: rebase, then commit again
+    │   └── LostRace           another commit came first, and changed nothing that we read: commit again
     ├── Rejected               known to have failed: our files may be deleted
     │   └── NotSent            an error before the commit was sent, such as a failed read: it can be tried again
     └── Unknown                may have succeeded: NEVER delete files
@@ -49,15 +50,15 @@ class TableError(LakekeeperError):
 
 
 class NotFound(TableError):
-    """No table of this name exists, or it is a view."""
+    """No table, version, run or trash entry of this name exists, or the name is that of a view."""
 
 
 class Unsupported(TableError):
-    """The table uses ``feature``, which is not on the allow-list; nothing was written."""
+    """The call cannot handle ``feature`` of the table, its catalog or its storage; nothing was written."""
 
     def __init__(self, table: str, feature: str, advice: str = "") -> None:
-        hint = advice or "lakekeeper refuses what it does not know; nothing was written"
-        super().__init__(table, f"unsupported feature '{feature}': {hint}")
+        hint = advice or "this version of lakekeeper does not support it; nothing was written"
+        super().__init__(table, f"unsupported: {feature}: {hint}")
         self.feature = feature
 
 
@@ -68,10 +69,10 @@ class UndoError(TableError):
 class OptionError(LakekeeperError):
     """An invalid value from a call, conf, property or command line."""
 
-    def __init__(self, key: str, value: object, expected: str) -> None:
+    def __init__(self, key: str, value: object, expected: str, *, message: str = "") -> None:
         quoted = "nothing" if value is None else _cut(redacted(repr(value)), _LONGEST_VALUE)
         shown = repr(HIDDEN) if names_a_secret(key) else quoted
-        super().__init__(f"{key}: got {shown}, expected {expected}")
+        super().__init__(message or f"{key}: got {shown}, expected {expected}")
         self.key = key
         self.value = value
         self.expected = expected
@@ -79,13 +80,22 @@ class OptionError(LakekeeperError):
     @classmethod
     def unknown(cls, name: str, hint: str) -> OptionError:
         """The error for a name that is no option, with a ``hint`` at the nearest one."""
-        error = cls(name, name, f"a known option{hint}")
-        error.args = (f"unknown option {_cut(redacted(repr(name)), _LONGEST_VALUE)}{hint}",)
-        return error
+        shown = _cut(redacted(repr(name)), _LONGEST_VALUE)
+        return cls(name, name, f"a known option{hint}", message=f"unknown option {shown}{hint}")
+
+    @classmethod
+    def removed(cls, key: str, why: str) -> OptionError:
+        """The error for an option that earlier versions had; ``why`` says what to use instead."""
+        return cls(key, None, "an option of this version", message=f"{key}: {why}")
+
+    @classmethod
+    def twice(cls, key: str, value: object, other: str) -> OptionError:
+        """The error for an option that ``other`` sets too, in its other spelling."""
+        return cls(key, value, "each option once", message=f"{key}: {other} sets the same option; remove one")
 
 
 class AdapterError(LakekeeperError):
-    """An adapter is missing (``.missing`` is the format), duplicated, or violated its contract."""
+    """An adapter is missing (``.missing`` is the format) or duplicated; or a catalog, storage or log cannot be used."""
 
     def __init__(self, message: str, *, missing: str = "") -> None:
         super().__init__(message)
@@ -93,7 +103,7 @@ class AdapterError(LakekeeperError):
 
 
 class RetentionError(LakekeeperError):
-    """A vacuum that a retention rule forbids; the message names the rule."""
+    """A vacuum, or a deletion from the trash, that a retention rule forbids; the message names the rule."""
 
 
 class HistoryError(LakekeeperError):

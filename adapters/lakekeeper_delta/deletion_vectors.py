@@ -90,7 +90,9 @@ def with_rows(log: Log, bitmap: Any, rows: Sequence[int] | Longs) -> Any:
     made = bitmap.copy()
     made.addAll(log.jvm.shim.wrapped(log.jvm, log.jvm.longs(rows)))
     if int(made.cardinality()) != int(bitmap.cardinality()) + len(rows):
-        raise AdapterError(f"{log.name}: {len(rows)} row positions do not match as many live rows of a file")
+        raise AdapterError(
+            f"{log.name}: of {len(rows):,} row positions to delete, some are not of live rows of the file"
+        )
     return made
 
 

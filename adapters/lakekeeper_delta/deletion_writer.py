@@ -93,7 +93,7 @@ def _counts(log: Log, hits: DataFrame | Places, rows: Mapping[str, int]) -> dict
 
 def _no_rows(log: Log, file: str, places: int) -> AdapterError:
     return AdapterError(
-        f"{log.name}: {places} row positions in {file} do not match as many rows of a file in the snapshot"
+        f"{log.name}: of {places:,} row positions to delete, some are not of rows of {file} in the snapshot"
     )
 
 

@@ -91,7 +91,9 @@ class DeltaTable:
         before, _, _ = keys.stored_key(self._log, state, self._resolving(state))
         by_clustering = native or bool(keys.native_columns(self._log, state))
         if native and not keys.native_place(state):
-            raise OptionError("native", native, "False: a partitioned Delta table cannot have CLUSTER BY")
+            raise OptionError(
+                "native", native, "False, because a partitioned Delta table cannot have CLUSTER BY"
+            )
         key, found = self._resolving(state)(columns, layout) if columns else (None, [])
         if not dry_run:
             log_stores.refuse_second_driver(self._log, single_driver=self._log.single_driver)

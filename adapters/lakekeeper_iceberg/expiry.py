@@ -104,7 +104,9 @@ class Expiry:
         except Exception as error:
             raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
         if self.jvm.has_missed_a_version(self.table.operations()):
-            raise AdapterError(f"{self.name}: the newest metadata could not be read earlier")
+            raise AdapterError(
+                f"{self.name}: the catalog skipped a metadata version that it could not read: retry in a new session"
+            )
         return newest
 
     def _require_same(self, newest: Any, gone: Collection[int], names: Collection[str]) -> None:
@@ -140,7 +142,8 @@ class Expiry:
         kept = int(newest.snapshots().size()) - len(gone)
         if {str(ref) for ref in updated.refs()} != refs or int(updated.snapshots().size()) != kept:
             raise Rejected(
-                f"{self.name}: removing {len(gone)} snapshots would also remove refs of others; nothing was committed"
+                f"{self.name}: expiring {len(gone):,} snapshots would also remove other branches or tags; "
+                "nothing was committed"
             )
         return updated
 

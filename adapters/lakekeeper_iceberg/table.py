@@ -141,7 +141,9 @@ class IcebergTable:
         if key is not None:
             keys.metrics_modes(self._jvm, self._table, key)
             if native and key.curved:
-                raise OptionError("native", native, f"False: a sort order cannot express layout {layout}")
+                raise OptionError(
+                    "native", native, f"False, because a sort order cannot express layout {layout}"
+                )
         sorts = key is not None and not key.curved and (native or bool(order["fields"]))
         then = ", ".join(f"{c.name} ASC NULLS FIRST" for c in key.columns) if key and sorts else ""
         now = keys.order_text(schema, order)
@@ -448,7 +450,10 @@ class IcebergTable:
             if self._metadata() is None:  # since it was dropped: only the first refresh after that raises
                 raise NotFound(self.table, "no such Iceberg table")
             if self._jvm.has_missed_a_version(self._table.operations()):
-                raise AdapterError(f"{self.table}: its newest metadata could not be read earlier")
+                raise AdapterError(
+                    f"{self.table}: the catalog skipped a metadata version that it could not read: retry in "
+                    "a new session"
+                )
             if self._jvm.is_replaced(self._table):
                 self._table = self._jvm.reload(self._name)
         except Exception as first:

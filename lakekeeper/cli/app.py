@@ -36,7 +36,7 @@ from lakekeeper.engine.plugins import find_policies, installed_formats
 from lakekeeper.errors import LakekeeperError, OptionError, reason
 from lakekeeper.spark.interrupts import INTERRUPTED, Interrupts
 
-_INTERRUPTED = "interrupted; uncommitted work is not in the table"
+_INTERRUPTED = "interrupted; the table has only the work that was committed"
 
 app = typer.Typer(
     name="lakekeeper",
@@ -237,7 +237,8 @@ def cluster_by(
     native: Annotated[
         bool,
         typer.Option(
-            "--native", help="Store it as the format's own key. On Delta this adds writer features for good."
+            "--native",
+            help="Store it as the format's own key. On Delta, this permanently adds writer features.",
         ),
     ] = False,
     dry_run: DryRun = False,
@@ -469,13 +470,13 @@ def auto(
 ) -> int:
     """Maintain many tables, once or repeatedly.
 
-    Settings are read from the confs, as Spark finds them. Each pass prints one line of JSON on stdout and, without
-    --json, a table on stderr. On SIGTERM, the command commits the work in progress and exits. With --ui, a page shows
-    the tables; it can also pause them if the environment variable LAKEKEEPER_UI_TOKEN holds a token of at least 16
-    characters, which the page then requires.
+    Settings come from Spark confs: --conf, --properties-file or spark-defaults.conf. Each pass prints one line of JSON
+    on stdout and, without --json, a table on stderr. On SIGTERM, the command commits the work in progress and exits.
+    With --ui, a page shows the tables; it can also pause them if the environment variable LAKEKEEPER_UI_TOKEN holds a
+    token of at least 16 characters, which the page then requires.
     """
     if once and every:
-        raise OptionError("--every", every, "--once or --every, not both")
+        raise OptionError("--every", every, "no --every together with --once")
     page = PageSettings(ui, tuple(ui_host or ()), os.environ.get(TOKEN, ""))
     names = tuple(tables or ())
     return repeat(setup, names, every=every, once=once, dry_run=dry_run, metrics=metrics, page=page)

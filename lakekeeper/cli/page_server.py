@@ -119,13 +119,13 @@ class ServicePages:
         """Pause or resume the table that a form names: the status of the response, and a message if it was refused."""
         given = form.get("token", [""])[0]
         if not self.settings.token or not hmac.compare_digest(given.encode(), self.settings.token.encode()):
-            return 403, "The token is not the one of this service."
+            return 403, "Wrong token for this service."
         for action, act in (("pause", self.watch.pause), ("resume", self.watch.resume)):
             for name in form.get(action, ()):
                 if name not in self.view(Recorded()).names:
                     return 404, "This service maintains no such table."
                 act(name)
-                _LOG.warning("%s: %s by the page of the service", name, f"{action}d")
+                _LOG.warning("%s: %s on the service page", name, f"{action}d")
                 return _SEE_OTHER, ""
         return 400, "Choose a table to pause or resume."
 

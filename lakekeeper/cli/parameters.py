@@ -35,7 +35,7 @@ Budget = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Limit on the data to rewrite: 10GB, 512MiB or bytes. The first group may exceed it.",
+        help="Limit on the data to rewrite: 10GB, 512MiB or a number of bytes. The first group may exceed it.",
     ),
 ]
 Given = Annotated[

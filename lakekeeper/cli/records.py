@@ -27,7 +27,7 @@ _Tables = Annotated[
     typer.Argument(metavar="TABLES", help=f"{_NAMES}; default: all tables."),
 ]
 _Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only operations that ended within this time, e.g. 7d.")
+    str | None, typer.Option(metavar="TIME", help="Only operations that ended in the last TIME, e.g. 7d.")
 ]
 
 

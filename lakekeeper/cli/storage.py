@@ -46,7 +46,8 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep versions that were current within this time, in hours or as in 7d; default: the table's.",
+            help="Keep versions that were current within this time: hours, or a time such as 7d. Default: the table's "
+            "retention.",
         ),
     ] = None,
     older_than: Annotated[
@@ -115,19 +116,22 @@ def vacuum(  # noqa: PLR0913 - each is an option of the command line
                 setup.show(planned)
                 return 0
             say(str(planned.plan), err=True)
-            if not agreed(_question(planned, to_trash=to_trash)):
+            if not agreed(_question(table, planned, to_trash=to_trash)):
                 return failed("Aborted", "nothing was deleted", 1, setup.as_json)
         report = opened.vacuum(observer=progress, **call)
     setup.show(report)
     return 1 if report.failed_files_count else 0
 
 
-def _question(planned: VacuumReport, *, to_trash: bool) -> str:
+def _question(table: str, planned: VacuumReport, *, to_trash: bool) -> str:
     """Which confirmation a vacuum asks for."""
-    files = f"{counted(planned.deleted_files_count, 'file')} ({size(planned.deleted_bytes_count)})"
+    count, expired = planned.deleted_files_count, expiring(planned)
+    files = f"{counted(count, 'file')} ({size(planned.deleted_bytes_count)})"
     if to_trash:
-        return f"Move {files} to the trash?"
-    return f"Expire {expired} and delete {files}?" if (expired := expiring(planned)) else f"Delete {files}?"
+        return f"Move {files} of {table} to the trash?"
+    if not expired:
+        return f"Delete {files} of {table}?"
+    return f"Expire {expired} of {table}, and delete {files}?" if count else f"Expire {expired} of {table}?"
 
 
 @with_setup
@@ -136,7 +140,9 @@ def drop_partition(
     table: TableName,
     *,
     where: Annotated[str, typer.Option(metavar="SQL", help="A predicate over the columns.")],
-    force: Annotated[bool, typer.Option("--force", help="Keep nothing in the trash.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Bypass the trash: the rows cannot be restored from it.")
+    ] = False,
     yes: _Yes = False,
     option: Given = None,
 ) -> int:
@@ -146,7 +152,8 @@ def drop_partition(
     """
     options = dict(pairs("--option", option or ()))
     setup.check(options)
-    if not yes and not agreed(f"Drop the rows of {table} where {where}?"):
+    final = " They cannot be restored from the trash." if force else ""
+    if not yes and not agreed(f"Drop the rows of {table} where {where}?{final}"):
         return failed("Aborted", "no row was deleted", 1, setup.as_json)
     with setup.progress() as progress:
         report = setup.table(table).drop_partition(where, force=force, observer=progress, options=options)
@@ -236,12 +243,12 @@ def empty(
     table: TableName,
     *,
     all_entries: Annotated[
-        bool, typer.Option("--all", help="Also entries that are still within their retention.")
+        bool, typer.Option("--all", help="Also delete entries that are still within their retention.")
     ] = False,
     yes: _Yes = False,
     option: Given = None,
 ) -> int:
-    """Delete entries past their retention for good.
+    """Permanently delete the entries whose retention has ended.
 
     The exit code is 1 if one of them had to be kept.
     """
@@ -252,7 +259,7 @@ def empty(
     ):
         return failed("Aborted", "nothing was deleted", 1, setup.as_json)
     found = setup.table(table).empty_trash(all_entries=all_entries, options=options)
-    setup.show(_Entries(found))
+    setup.show(_Deleted(found))
     return 1 if any(entry.state == KEPT for entry in found) else 0
 
 
@@ -266,10 +273,26 @@ class _Entries(Result):
         return {"entries": [asdict(entry) for entry in self._found]}
 
     def __str__(self) -> str:
-        if not self._found:
-            return "the trash is empty"
-        rows = [["name", "since", "what", "files", "size", "version"]]
-        for entry in self._found:
-            counts = [f"{entry.files:,}", size(entry.bytes), str(entry.version)]
-            rows.append([entry.name, entry.put_at, entry.what, *counts])
-        return table(rows, right=frozenset({3, 4}))
+        return _listed(self._found) if self._found else "the trash is empty"
+
+
+class _Deleted(_Entries):
+    """Entries that were to be deleted from the trash."""
+
+    def __str__(self) -> str:
+        kept = tuple(entry for entry in self._found if entry.state == KEPT)
+        deleted = tuple(entry for entry in self._found if entry.state != KEPT)
+        parts = (
+            ("deleted permanently", deleted),
+            ("kept: a file could not be deleted, or a vacuum still adds files", kept),
+        )
+        shown = [f"{what}:\n{_listed(entries)}" for what, entries in parts if entries]
+        return "\n\n".join(shown) or "no entry of the trash is due"
+
+
+def _listed(entries: tuple[TrashEntry, ...]) -> str:
+    rows = [["name", "since", "what", "files", "size", "version"]]
+    for entry in entries:
+        counts = [f"{entry.files:,}", size(entry.bytes), str(entry.version)]
+        rows.append([entry.name, entry.put_at, entry.what, *counts])
+    return table(rows, right=frozenset({3, 4}))

@@ -28,8 +28,8 @@ def undo(
         bool,
         typer.Option(
             "--allow-rollback",
-            help="On Iceberg: let the table go back to the snapshot before the run. Streams that read the table and "
-            "have passed the run then fail.",
+            help="On Iceberg: allow a rollback to the snapshot before the run. Streams that have already read past the "
+            "run then fail.",
         ),
     ] = False,
     dry_run: DryRun = False,

@@ -31,7 +31,7 @@ def _kept() -> Iterator[None]:
     """Let Arrow and NumPy share one heap, from which nothing returns to the kernel before the end.
 
     Arrow's allocator returns what was free for 10 ms, and glibc each large array: the pages of one batch were returned,
-    and taken again for the next. Half a merge of 700 MB had 770,000 faults, and has 260,000 now: 9 % of its CPU.
+    and taken again for the next. Half a merge of 700 MB had 770,000 faults, and has 260,000 now: 9% of its CPU.
     """
     mallopt, trim = _of_libc("mallopt"), _of_libc("malloc_trim")
     if mallopt is None or trim is None:

@@ -47,7 +47,9 @@ def simulate_table(table: Adapter[Any] | TableSession, request: Request, course:
     """Play a table's history, or a named stream with its options; reads no data file."""
     if course.stream is not None:
         if request.columns is not None:
-            raise OptionError("key", request.columns, "none: a named stream has its own key")
+            raise OptionError(
+                "columns", request.columns, "no columns with a named stream, which has its own key"
+            )
         return simulate_stream(request.policies, request.options, course, request.parallelism)
     snapshot = look(table, request)
     many = course.commits

@@ -59,9 +59,9 @@ def undo(
         if found.rollback and not allow_rollback:
             raise UndoError(
                 adapter.table,
-                f"run {name} can be undone only by a rollback to version {found.before}, which fails streams that read "
-                "the table and have passed the run; nothing was written. Allow it with allow_rollback "
-                "(--allow-rollback) if no such stream reads the table, or restart the stream after it",
+                f"run {name} can be undone only by a rollback to version {found.before}, and streams that have already "
+                "read past the run then fail; nothing was written. Allow it with allow_rollback (--allow-rollback) "
+                "if there is no such stream, or restart the stream afterwards",
             )
         adapter.require_writable(options)
         _require_no_vacuum(adapter, options, clock)  # and again, once the undo is registered
@@ -84,7 +84,7 @@ def _found(
         gone = counted(len(found.removed), "file")
         raise UndoError(
             adapter.table,
-            f"run {name} replaced no file, so an undo would take {gone} with live rows away; nothing was written. "
+            f"run {name} replaced no file, so an undo would remove {gone} with live rows; nothing was written. "
             "Only runs that merged files can be undone",
         )
     return found

@@ -155,7 +155,7 @@ class Lane:
             try:
                 said = talk.next()
             except HeavyError as error:
-                left = f"what {call.verb} had committed is in the table, and no other work of it"
+                left = f"what {call.verb} had committed stays in the table, its other work does not"
                 raise HeavyError(f"{call.table}: {self._named} is gone: {error}; {left}") from error
             if "phase" in said:
                 info = dict(said["info"])

@@ -147,7 +147,7 @@ def _with_mode(path: Path, mode: str) -> sqlite3.Connection:
 def _is_new(path: Path) -> bool:
     """Whether the file does not exist or is empty. Raises HistoryError if it is not a history."""
     if path.is_dir():
-        raise HistoryError(f"{path}: a folder; set {_CONF} to a file")
+        raise HistoryError(f"{path}: is a folder; set {_CONF} to a file")
     if not path.exists() or not path.stat().st_size:
         return True
     # Opened for writing, SQLite would move the write-ahead log of another application into its file.
@@ -168,7 +168,8 @@ def _is_empty(db: sqlite3.Connection, path: Path) -> bool:
         )
     if version != _VERSION:
         raise HistoryError(
-            f"{path}: the history has version {version}, this lakekeeper reads version {_VERSION}"
+            f"{path}: the history has version {version}, but this lakekeeper reads version {_VERSION}; set {_CONF} to "
+            "another file"
         )
     return False
 

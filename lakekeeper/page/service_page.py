@@ -134,8 +134,8 @@ def control_page(view: ServiceView, message: str = "") -> Markup:
         action="/tables",
     )
     below = (
-        "No task of a paused table is started; one that runs is finished. A pause ends with the service: to exclude a "
-        "table for good, set its property lakekeeper.auto.enabled=false."
+        "No new task of a paused table is started; a running one finishes. Pauses end when the service stops. To "
+        "exclude a table permanently, set its property lakekeeper.auto.enabled=false."
     )
     body = tag(
         "main",
@@ -243,7 +243,7 @@ def _tables(view: ServiceView) -> Markup:
     patterns = view.metrics.last.patterns if view.metrics.last else ()
     wrong = [tag("p", f"{each.pattern}: {each.reason}", class_="error") for each in patterns if each.reason]
     table = scrolled(rows_table(rows, right=frozenset({3, 4})))
-    below = "What needs attention first, then by maintenance debt: what the work that was due would save."
+    below = "Tables that need attention come first, then those with the largest maintenance debt."
     more = _more(len(view.names) - _MOST_TABLES, "table")
     return joined([tag("h2", "Tables"), *wrong, figure("", table, below), more])
 

@@ -36,8 +36,8 @@ def require_classic(spark: Any) -> None:
     """Raise AdapterError on a Spark Connect session: commits go through the JVM, which it does not expose."""
     if not hasattr(spark, "_jsparkSession"):
         raise AdapterError(
-            "this is a Spark Connect session; lakekeeper commits through the JVM and needs a classic one: "
-            "run it on the driver (SparkSession.builder.master(...)) or with the `lakekeeper` command"
+            "this is a Spark Connect session; lakekeeper commits through the driver's JVM and needs a classic session: "
+            "run it on the driver with spark-submit, or unset SPARK_REMOTE"
         )
 
 
@@ -76,7 +76,9 @@ def _class(view: Any, name: str) -> Any:
 
     found = getattr(view, name)
     if not isinstance(found, JavaClass):
-        raise AdapterError(f"the JVM has no class {name}: is its jar missing, or of another version?")
+        raise AdapterError(
+            f"the JVM cannot load class {name}: add its jar to the session, in a tested version"
+        )
     return _class_type()(found._fqn, found._gateway_client)
 
 

@@ -75,7 +75,7 @@ class Listening:
         self.failed = 0
 
     def start(self) -> Self:
-        """Start recording; a second call has no effect. After a stop, what was recorded before is dropped."""
+        """Start recording; drops what was recorded before, unless automatic runs kept the listener in use."""
         self._recording = True
         self._register()
         return self

@@ -218,8 +218,8 @@ def _running() -> bool:
 
     if is_remote():
         raise AdapterError(
-            "this is a Spark Connect session; lakekeeper reads tables through the driver's JVM and needs a "
-            "classic session: run it on the cluster's driver with spark-submit, or unset SPARK_REMOTE"
+            "this is a Spark Connect session; lakekeeper commits through the driver's JVM and needs a classic "
+            "session: run it on the driver with spark-submit, or unset SPARK_REMOTE"
         )
     return SparkContext._active_spark_context is not None
 

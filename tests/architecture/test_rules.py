@@ -120,7 +120,7 @@ def test_every_drawn_case_of_a_source_is_in_the_index() -> None:
         "tests/core/planning/policies/test_universal.py::test_of_nothing",
         "tests/core/test_nothing.py::test_units_end",
         "tests/core/data/universal.txt: no such rule",
-        "tests/core/data/nothing.txt: At exactly 250 % it is not above.",
+        "tests/core/data/nothing.txt: At exactly 250% it is not above.",
         "sizes",
     ],
 )

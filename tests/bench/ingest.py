@@ -9,7 +9,7 @@ file size (the size of one commit, unless given). The short horizon is the defau
 long one.
 
     rewritten    bytes of live files that maintenance removed, per byte ingested
-    point, 1 %   files that a query of one key, or of 1 % of the data, opens: from the bounds in the log, after every
+    point, 1%    files that a query of one key, or of 1% of the data, opens: from the bounds in the log, after every
                  commit, averaged over time; and MB of those files
     deletes      delete files (Delta: deletion vectors) that a query of one key opens besides
     CPU          seconds per MB rewritten: of the tasks that read data (merge), of all tasks (including reads of logs),
@@ -201,7 +201,7 @@ def _measure(probe: Probe, files: list[tuple[float, float, int]], commit: int) -
 
 def show(results: list[Result]) -> None:
     """A table for each stream, and one of geometric means over the streams that maintenance rewrites."""
-    head = ["", "rewritten", "point", "p95", "deletes", "1 %", "point MB", "1 % MB", "merge s/MB", "task s/MB",
+    head = ["", "rewritten", "point", "p95", "deletes", "1%", "point MB", "1% MB", "merge s/MB", "task s/MB",
             "JVM s/MB", "memory MB", "largest MB", "files", "wall s"]  # fmt: skip
     right = frozenset(range(1, len(head)))
     for format_ in dict.fromkeys(r.format for r in results):

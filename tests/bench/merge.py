@@ -34,7 +34,7 @@ from tests.cluster.standalone import cluster
 
 FILES = 10
 ROW_BYTES = {"narrow": 19, "wide": 410, "nested": 40}  # compressed
-_DUCKDB_MEMORY = "8GB"  # beside a cluster, its default of 80 % of the machine has the kernel kill the bench
+_DUCKDB_MEMORY = "8GB"  # beside a cluster, its default of 80% of the machine has the kernel kill the bench
 POLARS_MB = 1_500  # Polars sorts in memory: at 2,600 MB it takes 20 GB, and the kernel kills the bench
 
 

@@ -117,7 +117,7 @@ def show(found: Mapping[tuple[str, str], list[SimulationReport]], chosen: Mappin
     print(table(rows, right=frozenset(range(1, len(streams) + 2))))
     print()
     against = [name for name in ("full sort", "cubes (liquid-like)") if name in chosen]
-    rows = [["policy", *(f"{what} / {a}" for a in against for what in ("bytes", "depth", "1 % files"))]]
+    rows = [["policy", *(f"{what} / {a}" for a in against for what in ("bytes", "depth", "1% files"))]]
     for name in chosen:
         cells = [
             f"{geometric(found, name, a, what):.3f}"

@@ -9,7 +9,7 @@ Three predictions are compared with the scans' own metrics ("number of files rea
 
     now        each query on the table as it is, from the bounds of its files
     after      the mean over the queries after the plan is executed, as the plan predicted it
-    no log     the mean of the 1 % ranges on the table as it is, by a plan without a workload
+    no log     the mean of the 1% ranges on the table as it is, by a plan without a workload
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Shape:
     clause      of CREATE TABLE
     key, layout   how it is clustered
     ``filters``   WHERE clauses, which the queries use in turn; "{row}" is a condition for one key, "{range}" and
-                "{tenth}" for 1 % and 10 % of the keys, and "{n}" the number of the query
+                "{tenth}" for 1% and 10% of the keys, and "{n}" the number of the query
     no_query    numbers of the clauses that match the queries assumed without a workload
     """
 
@@ -220,7 +220,7 @@ def main(arguments: list[str]) -> None:
     for title, found in zip(("now", "after", "no log"), zip(*wrong, strict=True), strict=True):
         errors = [error for error in found if error is not None]
         print(
-            f"{title:<7} median error {statistics.median(errors):.1%}, largest {max(errors):.1%} (bound 10 %)"
+            f"{title:<7} median error {statistics.median(errors):.1%}, largest {max(errors):.1%} (bound 10%)"
         )
 
 

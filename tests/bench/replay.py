@@ -2,7 +2,7 @@
 
     python -m tests.bench.replay [cost] [points] [stream] [--rows N,N] [--calls N] [--kinds delta,iceberg-v3]
 
-``cost``    one recluster for each kind: wall seconds of the rewrite, of the replay of a DELETE of 1 % of the rows just
+``cost``    one recluster for each kind: wall seconds of the rewrite, of the replay of a DELETE of 1% of the rows just
             before its commit, and their ratio
 ``points``  seconds of the replay of five deleted rows, for tables of two sizes, and their ratio
 ``stream``  a user repeatedly deletes five random rows; the same number of calls of the format's own rewrite and of

@@ -75,7 +75,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         (["info", "t", "--properties-file", "/no/such/file"], "No such file"),
         (["info", "t", "--catalog", "ice"], "--catalog: got 'ice', expected name=type:uri"),
         (["auto", "--once"], "spark.lakekeeper.auto.tables"),
-        (["auto", "--once", "--every", "5m", "t"], "not both"),
+        (["auto", "--once", "--every", "5m", "t"], "no --every together with --once"),
         (["auto", "--every", "often", "t"], "a time (90s, 15m"),
         (["auto", "--once", "t", "--conf", "spark.lakekeeper.auto.verbs=delete"], "merge_deletes"),
         (
@@ -167,7 +167,11 @@ def test_the_exit_code_of_the_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) 
     "error, code, line",
     [
         (LakekeeperError("all is lost"), 1, "lakekeeper: all is lost\n"),
-        (KeyboardInterrupt(), 130, "lakekeeper: interrupted; uncommitted work is not in the table\n"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "lakekeeper: interrupted; the table has only the work that was committed\n",
+        ),
         (
             RuntimeError("first\nsecond"),
             1,

@@ -131,7 +131,7 @@ def test_a_client_with_the_token_pauses_and_resumes_a_table(
         assert "paused (idle)" in Page(controlled.ask("GET", "/")[1]).text
         assert controlled.post(token=TOKEN, resume=HOSTILE)[0] == 303
         assert not watch.is_paused(HOSTILE)
-    assert f"{HOSTILE}: paused by the page of the service" in caplog.messages
+    assert f"{HOSTILE}: paused on the service page" in caplog.messages
     assert TOKEN not in caplog.text
     assert TOKEN not in repr(controlled.pages)
 

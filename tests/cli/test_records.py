@@ -148,7 +148,7 @@ def test_a_path_of_another_file_or_of_a_folder_is_an_error_that_names_it(
         db.execute("CREATE TABLE iceberg_tables (table_name)")
     for path, said in (
         (garbage, "file is not a database; if it is damaged, move it away: a new one is then created"),
-        (folder, "a folder; set spark.lakekeeper.history.path to a file"),
+        (folder, "is a folder; set spark.lakekeeper.history.path to a file"),
         (catalog, "not a history; set spark.lakekeeper.history.path to another file"),
     ):
         assert main([command, "--conf", f"spark.lakekeeper.history.path={path}"]) == 1

@@ -36,12 +36,12 @@ class Vacuumed:
     "counts, flags, question",
     [
         ((0, 0), [], None),
-        ((0, 7), [], "Expire 7 versions and delete 0 files (0 B)?"),
-        ((0, 7, 2), [], "Expire 7 versions and 2 branches and tags and delete 0 files (0 B)?"),
-        ((0, 0, 1), [], "Expire 1 branch or tag and delete 0 files (0 B)?"),
-        ((1, 1), [], "Expire 1 version and delete 1 file (1.0 KiB)?"),
-        ((2, 0), [], "Delete 2 files (2.0 KiB)?"),
-        ((2, 0), ["--trash"], "Move 2 files (2.0 KiB) to the trash?"),
+        ((0, 7), [], "Expire 7 versions of t?"),
+        ((0, 7, 2), [], "Expire 7 versions and 2 branches and tags of t?"),
+        ((0, 0, 1), [], "Expire 1 branch or tag of t?"),
+        ((1, 1), [], "Expire 1 version of t, and delete 1 file (1.0 KiB)?"),
+        ((2, 0), [], "Delete 2 files (2.0 KiB) of t?"),
+        ((2, 0), ["--trash"], "Move 2 files (2.0 KiB) of t to the trash?"),
     ],
 )
 def test_the_question_names_versions_and_files(
@@ -73,8 +73,11 @@ def test_the_exit_code_says_whether_an_entry_of_the_trash_is_kept(
     table = SimpleNamespace(empty_trash=lambda *, all_entries, **_: (entry,) if all_entries else ())
     monkeypatch.setattr(Setup, "table", lambda *_: table)
     assert main(["trash", "empty", "t", "--all", "--yes"]) == code
-    assert ("files of a vacuum (kept)" in capfd.readouterr().out) == (code == 1)
+    said = capfd.readouterr().out
+    assert said.startswith("kept: " if state == KEPT else "deleted permanently:\n")
+    assert ("files of a vacuum (kept)" in said) == (code == 1)
     assert main(["trash", "empty", "t", "--yes"]) == 0
+    assert capfd.readouterr().out == "no entry of the trash is due\n"
 
 
 @pytest.mark.parametrize("call", ["restore", "empty_trash"])

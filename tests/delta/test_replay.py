@@ -252,7 +252,7 @@ def test_positions_that_are_not_rows_of_the_outputs(scene: Scene) -> None:
     for places in ([(file, 120)], [(file, -1)], [("other.parquet", 0)], [(file, 4), (file, 4)]):
         hits = scene.spark.createDataFrame(places, "file string, position bigint")
         for given in (hits, {places[0][0]: [at for _, at in places]}):
-            with pytest.raises(AdapterError, match="do not match as many rows"):
+            with pytest.raises(AdapterError, match="row positions to delete, some are not of rows"):
                 race.adapter.deletes.mask(lost, given)
     assert leftovers(scene) == files
 

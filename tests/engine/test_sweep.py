@@ -1054,7 +1054,7 @@ def test_a_table_paused_during_a_pass_finishes_its_task_and_starts_no_other() ->
     (one,) = passed({"a": table}, watch=watch).tables
     assert (table.verbs, one.status) == (["recluster"], "done")
     assert {task.verb: task.state for task in one.tasks} == {"recluster": "done", "compact": "queued"}
-    assert "paused on the page of the service" in str(one.reason)
+    assert "paused on the service page" in str(one.reason)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 Grounds = Callable[[str], Ground]
 _HOME = Path(__file__).parents[2]
 _PATIENCE = 300
-_LINE = "lakekeeper: interrupted; uncommitted work is not in the table\n"
+_LINE = "lakekeeper: interrupted; the table has only the work that was committed\n"
 _RECLUSTER = ["--columns", "k", "--option", "depth-threshold=1", "--option", "commit.quiet-window-ms=0"]
 _VACUUM = ["--retention-hours", "0", "--allow-unsafe-retention", "--yes", "--option", "vacuum.max-share=1"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

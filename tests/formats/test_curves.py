@@ -27,7 +27,7 @@ def grid(lake: Lake) -> str:
 
 
 def files_of(lake: Lake, name: str, column: str) -> float:
-    """The average number of files that hold a value of a 1 % range of the column: the minimum that a reader opens."""
+    """The average number of files that hold a value of a 1% range of the column: the minimum that a reader opens."""
     rows = f"SELECT {column} AS c, input_file_name() AS file FROM {name}"
     bounds = lake.spark.sql(f"SELECT min(c) AS lo, max(c) AS hi FROM ({rows}) GROUP BY file").collect()
     starts = range(0, SIDE - 10, 45)

@@ -74,7 +74,7 @@ def clustered(lake: Lake, key: Key) -> str:
 
 
 def opened(lake: Lake, name: str, column: str) -> float:
-    """The average number of files that Spark opens for 1 % of the column's values."""
+    """The average number of files that Spark opens for 1% of the column's values."""
     starts = range(5, SIDE - 10, 240)
     return mean(
         files_read(lake.spark, f"SELECT v FROM {name} WHERE {column} BETWEEN {s} AND {s + 9}") for s in starts

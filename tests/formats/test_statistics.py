@@ -143,7 +143,7 @@ def test_statistics_are_computed_again_once_enough_rows_changed(spark: Any) -> N
     table = lake.table(name)
     assert table.compute_statistics().changed
     spark.sql(f"INSERT INTO {name} VALUES (900, 1, 'x')")
-    assert "0.4 % of the rows changed" in str(table.compute_statistics().ended)
+    assert "0.4% of the rows changed" in str(table.compute_statistics().ended)
     table.recluster("k", policy="full")  # moves every row and changes none
     assert not table.compute_statistics().changed
     assert table.compute_statistics(options={"statistics.min-changed-ratio": 0}).changed

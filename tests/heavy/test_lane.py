@@ -96,7 +96,7 @@ def test_a_process_that_dies_fails_its_tasks_and_the_next_task_starts_another(
     said = str(error.value)
     assert said.startswith("ice.db.t: ")
     assert "spark.lakekeeper.heavy.master=spark://m:7077" in said
-    assert "ended with signal 9; what die had committed is in the table" in said
+    assert "ended with signal 9; what die had committed stays in the table" in said
     assert opened.run(HeavyCall("ice.db.t", "compact"), None)["table"] == "ice.db.t"
     assert len(started) == 2
 

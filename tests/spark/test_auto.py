@@ -136,7 +136,7 @@ def test_a_fleet_from_nothing_but_a_conf_file(fleet: Fleet, once: Once, quick_co
     assert len(reasons[well]) > len(
         "recluster is not due: ; compact is not due: ; merge_deletes is not due: "
     )
-    assert reasons[off] == "lakekeeper.auto.enabled=false on the table"
+    assert reasons[off] == "the table property lakekeeper.auto.enabled is false"
     assert reasons[broken].startswith("NotFound: ")
     assert all(line in err for line in needy)
     assert {name: fleet.rows(name) for name in before} == before
@@ -316,7 +316,7 @@ def test_failures_are_parked_from_process_to_process_until_released(
         assert by_table(once(confs)[1]) == {table: "failed"}
     code, said, _ = once(confs)
     assert (code, by_table(said)) == (1, {table: "parked"})
-    assert "recluster failed 1 time in a row, next attempt in" in reasons_of(said)[table]
+    assert "recluster has failed 1 time since its last success; next attempt in" in reasons_of(said)[table]
     assert "the disk is full" in reasons_of(said)[table]
     assert main(["status", "--conf", history]) == 1
     assert main(["release", table, "--conf", history]) == 0

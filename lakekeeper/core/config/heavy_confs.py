@@ -14,7 +14,9 @@ def checked_heavy_conf(key: str, value: str) -> str:
     """The conf that ``key`` sets in the application of heavy tasks. Raises OptionError where it must not."""
     name = key.removeprefix(HEAVY_CONF)
     if name == "spark.master":
-        raise OptionError(key, value, "no master here: set spark.lakekeeper.heavy.master")
+        raise OptionError(
+            key, value, "a conf other than spark.master, which spark.lakekeeper.heavy.master sets"
+        )
     if name.startswith(_OURS) or not name.startswith("spark."):
         raise OptionError(key, value, f"a conf of Spark, as in {HEAVY_CONF}spark.executor.memory")
     return name

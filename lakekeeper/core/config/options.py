@@ -101,7 +101,7 @@ def lookup(name: str, prefix: str = "") -> Option:
     if found is not None:
         return found
     if name in _REMOVED:
-        raise OptionError(prefix + name, name, f"another option: {_REMOVED[name]}")
+        raise OptionError.removed(prefix + name, _REMOVED[name])
     raise OptionError.unknown(prefix + name, nearest(name, _BY_NAME))
 
 
@@ -185,7 +185,7 @@ def _given(origin: str, prefix: str, given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _twice(key: str, value: Any, before: str) -> OptionError:
-    return OptionError(key, value, f"each option once; {before} sets it too")
+    return OptionError.twice(key, value, before)
 
 
 def _is_heavy_conf(origin: str, key: str, value: Any) -> bool:
@@ -208,7 +208,7 @@ def _lookup_in(origin: str, key: str, value: Any, prefix: str) -> Option:
     """The option that a key of a conf or call names; raises OptionError for one that a call cannot set."""
     option = lookup(key[len(prefix) :], prefix)
     if origin == "call" and option.scope == "conf":
-        raise OptionError(key, value, f"no value in a call: set the Spark conf {CONF_PREFIX}{option.name}")
+        raise OptionError(key, value, f"this option only as a Spark conf: set {CONF_PREFIX}{option.name}")
     return option
 
 

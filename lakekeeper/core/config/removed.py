@@ -7,7 +7,7 @@ from collections.abc import Mapping
 REMOVED: Mapping[str, str] = {
     "universal.num-levels": "there is always one level more than universal.num-sorted-run.compaction-trigger",
     "universal.compaction.force-level-0": "use universal.compaction.force-up-level-0",
-    "constant-size-ratio": "a file is full at 80 % of target-file-size-bytes or max-rows-per-file",
+    "constant-size-ratio": "a file is full at 80% of target-file-size-bytes or max-rows-per-file",
     "delete-ratio-threshold-old": "delete-ratio-threshold falls to 0.05 after seven days, unless it is 0.05 or less",
     "early-abort-interval-ms": "a run looks for conflicts every 10 seconds",
     "replay.max-rows": "use replay.max-deleted-ratio",

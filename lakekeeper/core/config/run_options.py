@@ -116,9 +116,9 @@ class CommitOptions:
     quiet_window_ms: int = option(
         "commit.quiet-window-ms",
         5 * _SECOND_MS,
-        "A commit waits while another writer changed rows within this time, for the gap after its next commit, so "
-        "as not to make a running statement fail. One commit waits for at most twice this time. 0: commits never "
-        "wait.",
+        "If another writer changed rows within this time, a commit waits for that writer's next commit, or until this "
+        "time has passed without one, so that a running statement does not fail. A commit waits for at most twice "
+        "this time. 0: commits never wait.",
         unit="ms",
         low=0,
         high=HOUR_MS,
@@ -161,7 +161,7 @@ class AutoOptions:
     every_ms: int = option(
         "auto.every",
         15 * _MINUTE_MS,
-        "Pause between two automatic runs.",
+        "Pause between two passes of automatic runs.",
         unit="time",
         low=_SECOND_MS,
         scope="session",
@@ -169,7 +169,7 @@ class AutoOptions:
     max_concurrent_tables: int = option(
         "auto.max-concurrent-tables",
         1,
-        "Maximum number of tables that an automatic run maintains at the same time.",
+        "Maximum number of tables that a pass maintains at the same time.",
         unit="tables",
         low=1,
         high=256,
@@ -178,7 +178,7 @@ class AutoOptions:
     weight: float = option(
         "auto.weight",
         1.0,
-        "Factor on the priority of the table's merges among those of all tables.",
+        "Factor on the priority of the table's merges relative to those of other tables.",
         low=0.0,
         high=1000.0,
         unit="times",
@@ -319,9 +319,9 @@ class SessionOptions:
     single_driver: bool = option(
         "single-driver",
         False,
-        "Declares that only one driver writes to tables on S3. Delta's default log store and Iceberg's Hadoop "
-        "catalog do not stop two drivers from overwriting each other's commits there, nor does a Hadoop catalog on "
-        "Google Cloud Storage, so commits are refused without it.",
+        "Declares that no other driver writes to tables on S3 (with Delta's default log store or Iceberg's Hadoop "
+        "catalog) or on Google Cloud Storage (with a Hadoop catalog), where two drivers can overwrite each other's "
+        "commits. Without it, commits to such tables are refused.",
         scope="session",
     )
     allow_untested_versions: bool = option(

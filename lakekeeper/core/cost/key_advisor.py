@@ -27,6 +27,7 @@ from lakekeeper.core.layout.levels import partition_group
 from lakekeeper.core.model.benefit import Load, Worth
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.keys import LAYOUTS, ClusterKey, KeyColumn
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.core.text.result import Result
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.errors import OptionError
@@ -264,7 +265,8 @@ def _notes(
     notes = []
     if workload.unread:
         notes.append(
-            f"{workload.unread:,} scans have filters that could not be read; they count as scans of the whole table"
+            f"{counted(workload.unread, 'scan')} with filters that could not be parsed: each counts as a scan of the "
+            "whole table"
         )
     notes += [
         f"{n:.0%} of the files have no statistics for {c}: every query reads them"

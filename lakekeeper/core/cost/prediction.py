@@ -101,7 +101,7 @@ def basis(workload: Workload | None, scale: Scale) -> str:
     """A description of the queries that a cost is based on, and their rate."""
     rate = f"{significant(scale.rate * 3600)} an hour"
     if workload is None:
-        return f"queries of 1 % of the data, {rate} (no workload is known)"
+        return f"queries of 1% of the data, {rate} (no workload is known)"
     unread = f", {workload.unread:,} not understood" if workload.unread else ""
     source = f", from {workload.source}" if workload.source else ""
     return f"{counted(len(workload), 'scan')}{unread}, {rate}{source}"

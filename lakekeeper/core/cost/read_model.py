@@ -6,8 +6,8 @@
     a merge of blocks with union U into n files: a query that meets U reads one file, and as much of the others as is in
     the query's range:   1 + (n − 1) · (bytes of the query's range in U) / (bytes of U)
 
-Without a workload, each query is assumed to select a range of 1 % of a partition around a row, every row alike: the
-share of queries that open a block is the share of the partition in the block's range, plus 1 %.
+Without a workload, each query is assumed to select a range of 1% of a partition around a row, every row alike: the
+share of queries that open a block is the share of the partition in the block's range, plus 1%.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class EveryBlock:
 
 
 class Uniform:
-    """Ranges of 1 % of a partition around a row, every row alike."""
+    """Ranges of 1% of a partition around a row, every row alike."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._blocks = snapshot.blocks

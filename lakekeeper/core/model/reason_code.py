@@ -34,12 +34,12 @@ class Code(str, Enum):
     __str__ = str.__str__
 
     # Why any policy leaves blocks
-    NO_KEY = "no_key", "the table has no cluster key: store one in it"
+    NO_KEY = "no_key", "the table has no cluster key; cluster_by stores one"
     CONSTANT = "constant", "full files of one key value: no merge can improve them"
     NO_STATISTICS = "no_statistics", "no statistics on the key, and the last merge wrote none"
     ORDER_HIDDEN = (
         "order_hidden",
-        "merged before; truncated statistics of its text hide the order",
+        "merged before; its truncated text statistics hide the order",
     )
     EMPTY_WORKLOAD = "empty_workload", "the workload has no queries, so no merge pays back"
     NO_QUERIES = "no_queries", "queries-per-hour is 0, so no merge pays back"
@@ -52,11 +52,11 @@ class Code(str, Enum):
     # adaptive
     OVERLAP_PAID = (
         "overlap_paid",
-        "overlap cost queries {overlap_bytes:bytes} so far, a merge costs {merge_bytes:bytes}",
+        "overlap has cost queries {overlap_bytes:bytes}; a merge costs {merge_bytes:bytes}",
     )
     LARGE_FILE_PAID = (
         "large_file_paid",
-        "reading it whole cost queries {extra_bytes:bytes}, a split costs {cut_bytes:bytes}",
+        "reading it whole has cost queries {extra_bytes:bytes}; a split costs {cut_bytes:bytes}",
     )
     ABOVE_GROUP_LIMIT = "above_group_limit", "rewritten alone: larger than a group may be"
     PART_OF_MERGE = "part_of_merge", "one part of a merge that is too large for one group"
@@ -79,23 +79,23 @@ class Code(str, Enum):
     DEEP = "deep", "{files:count file} of level {level} overlap, depth up to {depth}"
     SHALLOW = (
         "shallow",
-        "its level has depth {depth:.2f} per overlapping point, merged above {threshold:g}",
+        "its level has average depth {depth:.2f} per overlapping point; limit {threshold:g}",
     )
-    DEEPER_LEVEL_FIRST = "deeper_level_first", "waits for a deeper level of its partition"
+    DEEPER_LEVEL_FIRST = "deeper_level_first", "waits for another level of its partition, which overlaps more"
     NO_ROOM = "no_room", "a merge with any neighbour would exceed the group limits"
-    DEEPER_RANGE_FIRST = "deeper_range_first", "other key ranges of its level are deeper"
+    DEEPER_RANGE_FIRST = "deeper_range_first", "other key ranges of its level overlap more"
     NO_PARTNER = "no_partner", "no overlapping file is left to merge with"
 
     # filters
     LOOKUPS_PAID = (
         "lookups_paid",
-        "lookups of {columns} read {lookup_bytes:bytes} without filters, a rewrite costs {rewrite_bytes:bytes}",
+        "lookups by {columns} have read {lookup_bytes:bytes} without filters; a rewrite costs {rewrite_bytes:bytes}",
     )
     FILTERS_MISSING = "filters_missing", "no Bloom filter on {columns}"
     HAS_FILTERS = "has_filters", "has its Bloom filters on {columns}"
-    LOOKUPS_NOT_PAID = "lookups_not_paid", "lookups of {columns} do not pay for a rewrite yet"
-    NO_LOOKUPS = "no_lookups", "no query looks up a value of {columns}"
-    NO_WORKLOAD = "no_workload", "no workload is known, so lookups of {columns} are not counted"
+    LOOKUPS_NOT_PAID = "lookups_not_paid", "lookups by {columns} do not pay for a rewrite yet"
+    NO_LOOKUPS = "no_lookups", "no query looks up rows by {columns} (= or IN)"
+    NO_WORKLOAD = "no_workload", "no workload is known, so lookups by {columns} are not counted"
     NO_FILTERS = "no_filters", "no property of the table asks for a Bloom filter"
 
     # sizes
@@ -116,7 +116,7 @@ class Code(str, Enum):
     )
     DELETES_PAID = (
         "deletes_paid",
-        "reading deletes cost queries {deletes_bytes:bytes}, a rewrite costs {rewrite_bytes:bytes}",
+        "reading deletes has cost queries {deletes_bytes:bytes}; a rewrite costs {rewrite_bytes:bytes}",
     )
     NO_DELETES = "no_deletes", "no deletes apply to it"
     FEW_DELETED = "few_deleted", "{share:percent} of rows deleted"
@@ -129,16 +129,19 @@ class Code(str, Enum):
     # universal, full
     SIZE_AMPLIFICATION = (
         "size_amplification",
-        "newer runs hold {newer_bytes:bytes}, over {limit} % of the oldest ({oldest_bytes:bytes})",
+        "newer runs hold {newer_bytes:bytes}, over {limit}% of the oldest ({oldest_bytes:bytes})",
     )
     SIZE_RATIO = (
         "size_ratio",
-        "the {newest} newest of {runs:count sorted run} hold {bytes:bytes}, the next {next_bytes:bytes}",
+        (
+            "the {newest} newest of {runs:count sorted run} hold {bytes:bytes}; the next ({next_bytes:bytes}) exceeds "
+            "size ratio {ratio}%"
+        ),
     )
-    SIZE_RATIO_OF_ALL = "size_ratio_of_all", "all {runs:count sorted run} are within size ratio {ratio} %"
+    SIZE_RATIO_OF_ALL = "size_ratio_of_all", "all {runs:count sorted run} are within size ratio {ratio}%"
     RUN_COUNT = "run_count", "{runs:count sorted run}, above the limit of {limit}"
-    LEVEL_0_FORCED = "level_0_forced", "{level_0} of {runs:count sorted run} are on level 0"
-    NEVER_COMPACTED = "never_compacted", "no full compaction so far"
+    LEVEL_0_FORCED = "level_0_forced", "sorted runs on level 0: {level_0} of {runs:,}"
+    NEVER_COMPACTED = "never_compacted", "never fully compacted"
     COMPACTION_INTERVAL = (
         "compaction_interval",
         "last full compaction {since_ms:ms} ago, due every {interval_ms:ms}",
@@ -154,7 +157,7 @@ class Code(str, Enum):
     FEW_RUNS = "few_runs", "{runs:count sorted run}; a merge starts at {trigger}"
     BALANCED_RUNS = (
         "balanced_runs",
-        "{runs:count sorted run} within size amplification {amplification} % and size ratio {ratio} %",
+        "{runs:count sorted run} within size amplification {amplification}% and size ratio {ratio}%",
     )
     OLDER_RUN = "older_run", "only the {newest} newest of {runs:count sorted run} are merged"
     ON_OUTPUT_LEVEL = "on_output_level", "already on level {level}, and no newer run is in its group"
@@ -168,16 +171,19 @@ class Code(str, Enum):
         "over_daily_budget",
         "over budget-bytes-per-day: {spent_bytes:bytes} rewritten in 24 hours",
     )
-    KEY_CHANGE = "key_change", "clustered by another key: {round_bytes:bytes} a round (key-change-ratio)"
+    KEY_CHANGE = (
+        "key_change",
+        "clustered by another key; {round_bytes:bytes} per round (key-change-ratio)",
+    )
 
     # Why nothing that was written for a snapshot may be committed any more
     TABLE_RECREATED = "table_recreated", "the table was dropped and created again"
     SCHEMA_CHANGED = "schema_changed", "the table's columns, partitioning or row tracking changed"
-    KEY_COLUMN_DROPPED = "key_column_dropped", "key column {columns} was dropped"
+    KEY_COLUMN_DROPPED = "key_column_dropped", "columns of the key were dropped: {columns}"
     FEATURE_ADDED = "feature_added", "the table now has '{feature}', which is not supported"
     NOT_AN_ANCESTOR = (
         "not_an_ancestor",
-        "snapshot {read} is no ancestor of {current}: expired or rolled back",
+        "snapshot {read} is not an ancestor of {current}: expired or rolled back",
     )
     LOG_INCOMPLETE = "log_incomplete", "the log does not show what changed: {error}"
 
@@ -195,7 +201,7 @@ class Code(str, Enum):
     )
     SCAN_DISAGREES = (
         "scan_disagrees",
-        "not replayed: the log deletes {deleted:count row}, a scan finds {found:,} (damaged file?)",
+        "not replayed: the log records {deleted:count deleted row}, a scan finds {found:,} (damaged file?)",
     )
     NOT_ALL_FOUND = (
         "not_all_found",
@@ -203,7 +209,7 @@ class Code(str, Enum):
     )
     MASK_DISAGREES = (
         "mask_disagrees",
-        "not replayed: {deleted:,} of {rows:count row} deleted, {left:,} left in the outputs",
+        "not replayed: {deleted:,} of {rows:count row} to be deleted, but {left:,} remain in the outputs",
     )
     MASKED_OTHER_VERSION = (
         "masked_other_version",
@@ -218,12 +224,18 @@ class Code(str, Enum):
     ENDED_BY_ERROR = "ended_by_error", "ended by an error: {error}"
     OUTPUT_TOO_LARGE = (
         "output_too_large",
-        "an output has {rows:count row}, {bytes:bytes} after {attempts:count attempt}: raise max-rows-per-file",
+        (
+            "an output still exceeds {limit_bytes:bytes} or max-rows-per-file after {attempts:count attempt}: "
+            "{rows:count row}, {bytes:bytes}"
+        ),
     )
-    ROWS_DIFFER = "rows_differ", "wrote {written:count row}, read {read:,} live rows: not committed"
+    ROWS_DIFFER = (
+        "rows_differ",
+        "the outputs have {written:count row}, the inputs {read:,} live rows: not committed",
+    )
     ROWS_NOT_PROVEN = (
         "rows_not_proven",
-        "no output, though input rows may be live: not committed",
+        "no output was written, but input rows may be live: not committed",
     )
 
     # Why a vacuum keeps a version
@@ -232,15 +244,15 @@ class Code(str, Enum):
     TAG = "tag", "tag {name}"
     LAST_VERSIONS = "last_versions", "one of the last {versions:,} of {branch}"
     WITHIN_RETENTION = "within_retention", "within the retention of {branch}"
-    CURRENT_RECENTLY = "current_recently", "current within the last {age_ms:ms}"
+    CURRENT_RECENTLY = "current_recently", "was the current version within the last {age_ms:ms}"
     TIME_UNKNOWN = "time_unknown", "its commit time is not known"
-    NAMED_BY_CALLER = "named_by_caller", "named by the caller"
+    NAMED_BY_CALLER = "named_by_caller", "listed in keep_versions"
     READ_BY_RUN = "read_by_run", "run {run_id} has read it and may be writing"
-    IN_TRASH = "in_trash", "a partition in the trash: '{entry}'"
+    IN_TRASH = "in_trash", "the trash entry '{entry}' can be restored from it"
     UNREAD_BY_STREAM = "unread_by_stream", "the stream with checkpoint {checkpoint} has yet to read it"
     STREAM_SOURCE_UNKNOWN = (
         "stream_source_unknown",
-        "a stream that has read nothing yet may be of this table: {checkpoint}",
+        "a stream that has read nothing yet may read this table: {checkpoint}",
     )
     SINK_POSITION = "sink_position", "the last commit of {sink} (vacuum.sink-retention-hours)"
     SINK_SEARCH = (
@@ -272,7 +284,7 @@ class Code(str, Enum):
     NONE_EXPIRED = "none_expired", "no row has expired"
     ROWS_CAME_LATE = (
         "rows_came_late",
-        "{files:count file} may have late rows; those expire with the next day's",
+        "{files:count file} may hold rows that arrived late; they expire next day",
     )
     TRASH_FULL = (
         "trash_full",
@@ -285,13 +297,13 @@ class Code(str, Enum):
     DEPTH_UNKNOWN = "depth_unknown", "the depth afterwards is not known: {error}"
 
     # What automatic runs did with a table or a pattern
-    DISABLED_ON_TABLE = "disabled_on_table", "lakekeeper.auto.enabled=false on the table"
-    PAUSED = "paused", "paused on the page of the service"
-    DISABLED_BY_CONF = "disabled_by_conf", "lakekeeper.auto.enabled=false by conf"
-    NO_VERB = "no_verb", "lakekeeper.auto.verbs on the table has no verb of this pass"
-    NO_ADAPTER = "no_adapter", "matched by a pattern only, and no adapter for '{format}' is installed"
-    NOT_REACHED = "not_reached", "the pass was stopped before its turn"
-    NOTHING_REQUESTED = "nothing_requested", "no cluster key, and no other verb was requested"
+    DISABLED_ON_TABLE = "disabled_on_table", "the table property lakekeeper.auto.enabled is false"
+    PAUSED = "paused", "paused on the service page"
+    DISABLED_BY_CONF = "disabled_by_conf", "the conf spark.lakekeeper.auto.enabled is false"
+    NO_VERB = "no_verb", "the property lakekeeper.auto.verbs allows no requested verb"
+    NO_ADAPTER = "no_adapter", "no adapter for '{format}' is installed; only a pattern matched it"
+    NOT_REACHED = "not_reached", "the pass stopped before this table's turn"
+    NOTHING_REQUESTED = "nothing_requested", "the table has no cluster key, and no other verb was requested"
     NO_RULE = "no_rule", "the table has no lifecycle rule"
     VERB_NOT_DUE = "verb_not_due", "{verb} is not due"
     GROUPS_DUE = "groups_due", "dry run: {groups:count group} due"
@@ -309,18 +321,18 @@ class Code(str, Enum):
     )
     VACUUMED = (
         "vacuumed",
-        "vacuum: {versions:count version} expired, {files:count file} deleted, {bytes:bytes}",
+        "vacuum: {versions:count version} expired, {files:count file} deleted ({bytes:bytes})",
     )
     VACUUM_DUE = (
         "vacuum_due",
-        "dry run: vacuum would expire {versions:count version} and delete {files:count file}, {bytes:bytes}",
+        "dry run: vacuum would expire {versions:count version} and delete {files:count file} ({bytes:bytes})",
     )
     REFS_EXPIRED = "refs_expired", "expired branches and tags: {refs}"
     NOT_VACUUMED = "not_vacuumed", "vacuum deleted nothing"
     NO_TABLE_MATCHES = "no_table_matches", "no table matches"
     PARKED = (
         "parked",
-        "{verb} failed {failures:count time} in a row, next attempt in {wait_ms:ms}: {error}",
+        "{verb} has failed {failures:count time} since its last success; next attempt in {wait_ms:ms}: {error}",
     )
     QUIET_HOURS = "quiet_hours", "quiet hours: {window}"
     FLEET_BUDGET_SPENT = "fleet_budget_spent", "the budget for all tables is spent ({limit})"

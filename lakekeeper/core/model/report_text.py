@@ -128,7 +128,7 @@ def render_undo(report: UndoReport) -> str:
     head = f"{report.table}: undo of run {report.undone}"
     if report.dry_run:
         by = "" if report.rollback_to is None else f", by a rollback to version {report.rollback_to}"
-        first = f"dry run of undo: nothing was written\n{head} would bring back{by}"
+        first = f"dry run of undo: nothing was written\n{head} would change the layout back{by}"
     else:
         first = f"{head} in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> "
         first += f"{report.version_after}{'' if report.rollback_to is None else ' (rollback)'}"

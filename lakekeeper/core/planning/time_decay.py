@@ -1,9 +1,9 @@
 """The time factor of Relyt's auto table service: a threshold is lenient with a new file and stricter with an old one.
 
-    30 % ┤●                       τ(age) = fresh · (old / fresh)^(age / 7 d)
+     30% ┤●                       τ(age) = fresh · (old / fresh)^(age / 7 d)
          │  ╲
          │    ╲                   what is being written settles before anything is done about it, and what is
-     5 % ┼┄┄┄┄┄●                  left over, however little it is, is cleaned up in the end: τ goes to 0
+      5% ┼┄┄┄┄┄●                  left over, however little it is, is cleaned up in the end: τ goes to 0
        0 └─────────●────────
          0     7 d    30 d
 

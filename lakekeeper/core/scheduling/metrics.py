@@ -54,8 +54,15 @@ class ServiceMetrics:
         lines = [
             *_metric("passes_total", "counter", "Passes that have ended.", {"": self.passes}),
             *_metric("pass_errors_total", "counter", "Passes that raised an error.", {"": self.errors}),
-            *_metric("rewritten_bytes_total", "counter", "Input of rewrites.", {"": self.rewritten_bytes}),
-            *_metric("deleted_bytes_total", "counter", "Files deleted by vacuums.", {"": self.deleted_bytes}),
+            *_metric(
+                "rewritten_bytes_total", "counter", "Bytes read by rewrites.", {"": self.rewritten_bytes}
+            ),
+            *_metric(
+                "deleted_bytes_total",
+                "counter",
+                "Bytes of the files that vacuums deleted.",
+                {"": self.deleted_bytes},
+            ),
             *_metric(
                 "last_pass_timestamp_seconds", "gauge", "End of the last pass.", {"": self.ended_ms / 1000}
             ),
@@ -73,19 +80,26 @@ def _of_report(report: AutoReport) -> Iterable[str]:
     }
     debt = report.debt
     yield from _metric(
-        "last_pass_duration_seconds", "gauge", "Of the last pass.", {"": report.duration_ms / 1000}
+        "last_pass_duration_seconds", "gauge", "Duration of the last pass.", {"": report.duration_ms / 1000}
     )
-    yield from _metric("last_pass_exit_code", "gauge", "1 if it needs attention.", {"": report.exit_code})
+    yield from _metric(
+        "last_pass_exit_code",
+        "gauge",
+        "1 if a table or pattern of the last pass needs attention, else 0.",
+        {"": report.exit_code},
+    )
     yield from _metric("tables", "gauge", "Tables of the last pass by status.", tables)
     yield from _metric("patterns", "gauge", "Patterns of the last pass by status.", patterns)
     yield from _metric("table_unhealthy", "gauge", "Tables with a verb that failed or is parked.", wrong)
     yield from _metric(
         "debt_query_seconds_per_day",
         "gauge",
-        "Saved by the work that was due.",
+        "Query-seconds per day that the work due at the last pass would save.",
         {"": debt.query_seconds_per_day},
     )
-    yield from _metric("debt_bytes", "gauge", "Size of the work that was due.", {"": debt.bytes})
+    yield from _metric(
+        "debt_bytes", "gauge", "Bytes that the work due at the last pass would rewrite.", {"": debt.bytes}
+    )
 
 
 def _metric(name: str, kind: str, text: str, values: Mapping[str, float]) -> list[str]:

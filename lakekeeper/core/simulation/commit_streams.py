@@ -11,7 +11,7 @@ highest key and some others are kept:
     kept   │·         ·    ·    : ·  :: · : · :│
 
     wide       every commit covers the whole key (a user id)
-    late       a key that grows with time; 5 % of the rows are late, by 50 commits on average
+    late       a key that grows with time; 5% of the rows are late, by 50 commits on average
     windows    every commit covers a window somewhere (a tenant, a region), some places far more often
     backfill   ordered by time, but each tenth commit fills in a tenth of the past
     jitter     ordered by time, but every row is late, by two commits on average

@@ -24,7 +24,7 @@ class Course:
 
     commit               number of the commit, from 1
     depth, depth_p95     files per point query: mean, and 95th percentile
-    range_files          files per query of 1 % of the data
+    range_files          files per query of 1% of the data
     point_bytes, range_bytes   size of those files
     untouched            mean depth if nothing were ever merged
     files                live files

@@ -41,7 +41,7 @@ class SimulationReport(Result):
     depth, depth_p95          files per point query: mean over time of the mean, and of the 95th percentile
     depth_at_end, files_at_end
     untouched_depth           mean depth if nothing were ever merged
-    range_files               files per query of 1 % of the data
+    range_files               files per query of 1% of the data
     point_bytes, range_bytes  size of the files that a query opens
     course                    all of it over time
     """

@@ -21,7 +21,7 @@ def render_simulation(report: SimulationReport) -> str:
         ("for one key", f"{report.depth:.2f}", f"{report.untouched_depth:.2f}"),
         ("  95th percentile", f"{report.depth_p95:.2f}", ""),
         ("  at the end", f"{report.depth_at_end:.2f}", f"{report.course.untouched[-1]:.2f}"),
-        ("for 1 % of the data", f"{report.range_files:.2f}", ""),
+        ("for 1% of the data", f"{report.range_files:.2f}", ""),
     ]
     lines = [
         f"simulation of {report.ingest}" + (f", key {report.key}" if report.key else ""),
@@ -31,7 +31,7 @@ def render_simulation(report: SimulationReport) -> str:
         f"  tasks       {report.tasks:,}, largest {size(report.largest_task_bytes)}",
         f"  at the end  {counted(report.files_at_end, 'file')}",
         indent(table(files, right=frozenset({1, 2}))),
-        f"  read        {size(report.point_bytes)} by a query for one key, {size(report.range_bytes)} for 1 %",
+        f"  read        {size(report.point_bytes)} by a query for one key, {size(report.range_bytes)} for 1%",
     ]
     lines += [
         "  files read by a query for one key, by commit:",

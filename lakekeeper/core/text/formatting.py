@@ -21,8 +21,8 @@ def size(count: float) -> str:
 
 
 def percent(share: float) -> str:
-    """``0.125`` → ``12.5 %``; rounded down, so that a share below a threshold never reads as equal to it."""
-    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %" if share >= 0.001 or not share else "under 0.1 %"
+    """``0.125`` → ``12.5%``; rounded down, so that a share below a threshold never reads as equal to it."""
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g}%" if share >= 0.001 or not share else "under 0.1%"
 
 
 def bar(value: float, top: float, width: int = 30) -> str:

@@ -1,6 +1,6 @@
 """Sentences with named values: ``{size:bytes}``, ``{share:percent}``, ``{wait_ms:ms}``, ``{files:count file}``.
 
-Other format specifications are Python's. A pair of numbers is a range (``5 % to 18 %``), several texts are a list.
+Other format specifications are Python's. A pair of numbers is a range (``5% to 18%``), several texts are a list.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def render_vacuum_plan(plan: VacuumPlan) -> str:
     else:
         lines += ["nothing to delete", ""]
     if plan.share:
-        lines.append(f"these are {plan.share:.0%} of the bytes of the table and its unused files")
+        lines.append(f"these are {plan.share:.0%} of all bytes of the table, its unused files included")
     lines.append(
         f"{counted(len(plan.kept), 'version')} kept, {len(plan.gone):,} expired; "
         f"retention {duration(plan.age_ms / 1000)}"
@@ -85,7 +85,7 @@ def render_vacuum(report: VacuumReport) -> str:
     if report.retries:
         lines.append(f"planned again after concurrent commits: {counted(report.retries, 'time')}")
     if report.proof:
-        lines.append(f"record: {report.proof}")
+        lines.append(f"list of the deleted files: {report.proof}")
     lines.append(str(report.ended))
     return "\n".join(lines)
 

@@ -20,7 +20,7 @@ def test_heavy_confs_are_found_among_other_confs() -> None:
 @pytest.mark.parametrize(
     "name, expected",
     [
-        ("spark.master", "set spark.lakekeeper.heavy.master"),
+        ("spark.master", "which spark.lakekeeper.heavy.master sets"),
         ("spark.lakekeeper.budget-bytes", "a conf of Spark"),
         ("executor.memory", "a conf of Spark, as in spark.lakekeeper.heavy.conf.spark.executor.memory"),
     ],

@@ -40,7 +40,7 @@ def test_blocks_of_another_key_are_foreign_and_unclustered_ones_are_not() -> Non
     share = share_of(blocks("other", "k", "", "other"), [RANGES], options())
     assert share.foreign.tolist() == [True, False, False, True]
     assert (share.most, share.left) == (10 * MB, 10 * MB), "a quarter of 40 MB"
-    assert str(share.reason) == "clustered by another key: 9.5 MiB a round (key-change-ratio)"
+    assert str(share.reason) == "clustered by another key; 9.5 MiB per round (key-change-ratio)"
 
 
 @pytest.mark.parametrize(

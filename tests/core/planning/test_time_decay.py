@@ -59,7 +59,7 @@ def taken(snapshot: Snapshot, policy: Policy, now: int = NOW) -> set[str]:
 
 
 def test_the_decay_curve() -> None:
-    """Databend gives one point, 5 % at seven days, and the end: all marked rows are cleaned up."""
+    """Databend gives one point, 5% at seven days, and the end: all marked rows are cleaned up."""
     snapshot = with_ages(draw_snapshot(random.Random(3), SHAPE), [0, 3.5, 7, 30, -1])
     young = youth_of(snapshot.blocks, NOW)
     expected = [0.3, (0.3 * 0.05) ** 0.5, 0.05, 0.3 / 6 ** (30 / 7), 0.0]
@@ -88,7 +88,7 @@ def test_an_older_block_is_never_judged_more_leniently(
 
 @pytest.mark.parametrize("deleted, days", [(60, 7), (40, 9), (10, 14), (1, 30)])
 def test_marked_rows_are_all_removed_eventually(deleted: int, days: int) -> None:
-    """Shares below 5 % used to stay forever, as did the 6 % of a file seven days old."""
+    """Shares below 5% used to stay forever, as did the 6% of a file seven days old."""
     drawn = draw_snapshot(random.Random(3), SHAPE)
     n = len(drawn.blocks)
     blocks = replace(

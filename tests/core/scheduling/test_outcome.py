@@ -87,8 +87,8 @@ def test_the_counts_of_all_verbs_add_up() -> None:
 @pytest.mark.parametrize(
     "dry_run, text",
     [
-        (False, "vacuum: 7 versions expired, 0 files deleted, 0 B"),
-        (True, "dry run: vacuum would expire 7 versions and delete 0 files, 0 B"),
+        (False, "vacuum: 7 versions expired, 0 files deleted (0 B)"),
+        (True, "dry run: vacuum would expire 7 versions and delete 0 files (0 B)"),
     ],
 )
 def test_a_vacuum_that_only_expires_versions_gives_their_number(dry_run: bool, text: str) -> None:

@@ -43,13 +43,13 @@ def test_sizes_are_in_the_largest_unit_that_is_not_above_them(count: float, text
 @pytest.mark.parametrize(
     "share, text",
     [
-        (0.0, "0 %"),
-        (0.00001, "under 0.1 %"),
-        (0.001, "0.1 %"),
-        (0.125, "12.5 %"),
-        (0.2999, "29.9 %"),  # never rounded up to the 30 % at which something is due
-        (0.3, "30 %"),
-        (1.0, "100 %"),
+        (0.0, "0%"),
+        (0.00001, "under 0.1%"),
+        (0.001, "0.1%"),
+        (0.125, "12.5%"),
+        (0.2999, "29.9%"),  # never rounded up to the 30% at which something is due
+        (0.3, "30%"),
+        (1.0, "100%"),
     ],
 )
 def test_a_share_below_a_threshold_never_reads_as_equal_to_it(share: float, text: str) -> None:

@@ -122,7 +122,7 @@ def test_files_under_the_threshold_stay_and_say_so() -> None:
     scene.untouched(lambda: merged(scene, options=options, policy=ageless))
     report = merged(scene, options=options, policy=ageless)
     assert report.plan is not None
-    assert "50 % of rows deleted; due at 60 %" in str(report.plan)
+    assert "50% of rows deleted; due at 60%" in str(report.plan)
     assert merged(scene, options={"delete-ratio-threshold": 0.5}).changed
 
 

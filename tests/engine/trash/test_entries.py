@@ -120,4 +120,4 @@ def test_versions_that_a_restore_of_a_partition_needs_are_held(
     versions = Versions("u", items, (), False, DAY)
     found = held_versions(MemoryNotes(table), versions, 1000, now_ms)
     assert set(found) == held
-    assert {str(why) for why in found.values()} <= {"a partition in the trash: 'r-1'"}
+    assert {str(why) for why in found.values()} <= {"the trash entry 'r-1' can be restored from it"}

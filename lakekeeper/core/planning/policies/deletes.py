@@ -2,7 +2,7 @@
 
 A reader reads a deleted row and discards it, and also opens the deletes themselves. A block is due if
 
-* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` for a fresh block, 5 % (Relyt's
+* the deleted share of its rows is at or above the threshold: ``delete-ratio-threshold`` for a fresh block, 5% (Relyt's
   default) for a block of seven days, falling further with age (``planning.time_decay``), so that all deleted rows are
   cleaned up in the end, whether queries read them or not; or
 * opening its deletes has cost queries 0.7 times what a rewrite costs (``planning.ski_rental``): many delete
@@ -193,7 +193,7 @@ def _due_at(found: _Judged, at: Index) -> list[Reason]:
 
 
 def _below(found: _Judged) -> Reason | None:
-    """Why blocks with deletes are left, and when they would be due; thresholds are rounded up to 0.1 %."""
+    """Why blocks with deletes are left, and when they would be due; thresholds are rounded up to 0.1%."""
     under = found.applies & ~found.due
     if not under.any():
         return None

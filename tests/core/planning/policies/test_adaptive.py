@@ -45,7 +45,7 @@ def workload_of(*filters: dict[str, Span], per_hour: float = 60, until: float = 
 
 
 def test_two_files_are_due_once_overlap_has_cost_queries_as_much_as_a_merge() -> None:
-    """By hand. One query a minute opens both files; sorted, it would open one, and for 1 % of the rows 0.02 more.
+    """By hand. One query a minute opens both files; sorted, it would open one, and for 1% of the rows 0.02 more.
 
     Reading a file costs 4 + 0.2 · 128 = 29.6 MiB, so each query pays 2 · 29.6 - 1.02 · 29.6 = 29.0 MiB too much. A
     merge costs 5 · 256 + 2 · 4 = 1,288 MiB, and is due at 0.7 of that, 901.6 MiB: after 31.1 queries.

@@ -228,7 +228,7 @@ def test_a10_a_table_under_upserts_is_rewritten_a_few_times_a_day_and_not_in_eac
 def test_deletes_of_a_block_that_queries_open_often_are_applied_first() -> None:
     """By hand: 100 delete files cost each query of a block 400 MiB, and a rewrite costs 0.8 + 0.2 of its bytes.
 
-    Of 60 queries an hour, one in 40 opens a block, and 1 % of the others: 2.1 queries an hour. The average age of the
+    Of 60 queries an hour, one in 40 opens a block, and 1% of the others: 2.1 queries an hour. The average age of the
     deletes is half that of the first, 50 minutes. So 400 · 2.1 · 5/6 = 700 MiB after 100 minutes, and a rewrite costs
     644.
     """
@@ -241,7 +241,7 @@ def test_deletes_of_a_block_that_queries_open_often_are_applied_first() -> None:
 
 
 def test_eventually_all_marked_rows_are_removed() -> None:
-    """One row of a million and no query: after seven days 5 % are enough, after two months any row."""
+    """One row of a million and no query: after seven days 5% are enough, after two months any row."""
     n = 3
     key = ClusterKey((KeyColumn(("k",), "int", "1"),))
     columns = {
@@ -282,7 +282,7 @@ def test_a_share_just_under_the_threshold_never_prints_as_the_threshold() -> Non
         bytes=np.full(n, MIB),
     )
     (left,) = plan_of(replace(drawn, blocks=blocks), resolve({"queries-per-hour": 0})).left
-    assert str(left.reason) == "29.9 % of rows deleted; due at 30 %, and at less as it ages"
+    assert str(left.reason) == "29.9% of rows deleted; due at 30%, and at less as it ages"
     few = replace(blocks, deleted_rows=np.where(np.arange(n) == 0, 3, 299_999))
     (left,) = plan_of(replace(drawn, blocks=few), resolve({"queries-per-hour": 0})).left
-    assert str(left.reason).startswith("under 0.1 % to 29.9 % of rows deleted")
+    assert str(left.reason).startswith("under 0.1% to 29.9% of rows deleted")

@@ -152,7 +152,7 @@ def test_a_unit_above_the_bounds_keeps_its_output_level_in_each_group() -> None:
 
 
 def test_percentages_of_large_tables_do_not_overflow() -> None:
-    """40 PB, 40 PB and 80 PB at a ratio of 1,000 % and an amplification of 1,000,000 %."""
+    """40 PB, 40 PB and 80 PB at a ratio of 1,000% and an amplification of 1,000,000%."""
     huge = np.array([40 << 50, 40 << 50, 80 << 50], np.int64)
     unit = pick(
         np.array([0, 0, 2]),
