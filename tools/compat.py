@@ -52,10 +52,11 @@ SLICES = {
     "matching": ("tests/spark/test_row_match.py",),
     "races": ("tests/formats/test_races.py",),
     "vacuum": ("tests/formats/test_vacuum.py",),
-    "command": ("tests/spark/test_command.py", "tests/spark/test_result_frame.py", "tests/cli/test_help.py"),
+    "command": ("tests/spark/test_command.py", "tests/cli/test_help.py"),
+    "sql": ("tests/spark/test_result_frame.py", "tests/spark/test_called_in_text.py"),
 }
 EVERY_CASE = {VARIABLE: os.environ.get(VARIABLE, ALL)}
-QUICK = ("surface", "columnar", "races", "vacuum", "command")
+QUICK = ("surface", "columnar", "races", "vacuum", "command", "sql")
 _FORMATS = ("delta", "iceberg")
 
 

@@ -17,10 +17,11 @@ from lakekeeper.api import Table, table
 from lakekeeper.arguments import columns_and_layout
 from lakekeeper.core.config.options import overridden
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.parsed import Node, arguments, dotted, evaluated, table_parts
+from lakekeeper.spark.parsed import Node, arguments, dotted, evaluated, parse, table_parts
 from lakekeeper.spi import Observer
 from lakekeeper.statements import recorded
 from lakekeeper.statements import result_rows as rows
+from lakekeeper.statements.sql_text import text_of, tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,12 +123,31 @@ def called(plan: Node) -> Call | None:
         return None
     named = plan.child("procedure")
     parts = named.strings("nameParts") if named.kind == "UnresolvedProcedure" else ()
+    if not _is_ours(plan.jvm.spark, parts):
+        return None
+    return Call(procedure_name(parts[1:]), evaluated(plan.jvm.spark, arguments(plan, "args")))
+
+
+def called_in_text(spark: SparkSession, statement: str) -> Call | None:
+    """As :func:`called`, on Spark 3.5, which has no CALL: the arguments are parsed as those of a table function."""
+    words = [word for word in tokens(statement) if not word.is_sign(";")]
+    begin = next((at for at, word in enumerate(words) if word.is_sign("(")), 0)
+    if begin < 2 or not words[0].says("CALL") or not words[-1].is_sign(")"):
+        return None
+    parts = table_parts(spark, text_of(statement, words[1:begin]))
+    if not _is_ours(spark, parts):
+        return None
+    arguments_text = text_of(statement, words[begin:])
+    select = parse(spark, f"SELECT * FROM called{arguments_text}")  # noqa: S608 - it is parsed, and not run
+    [function] = [node for node in select.walk() if node.kind == "UnresolvedTableValuedFunction"]
+    return Call(procedure_name(parts[1:]), evaluated(spark, arguments(function, "functionArgs")))
+
+
+def _is_ours(spark: SparkSession, parts: Sequence[str]) -> bool:
+    """Whether a procedure of this name is lakekeeper's, known or not."""
     if tuple(part.lower() for part in parts[:2]) != NAMESPACE:
-        return None
-    spark = plan.jvm.spark
-    if parts[-1].lower() not in PROCEDURES and spark.conf.get(OWN_CATALOG, None) is not None:
-        return None
-    return Call(procedure_name(parts[1:]), evaluated(spark, arguments(plan, "args")))
+        return False
+    return parts[-1].lower() in PROCEDURES or spark.conf.get(OWN_CATALOG, None) is None
 
 
 def procedure_name(parts: Sequence[str]) -> str:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.spark.dml_target import changed_table
+from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.parsed import parse, substituted
 from lakekeeper.spi import Observer
 from lakekeeper.statements.alter_table import cluster_by, recluster, reclustered_table
 from lakekeeper.statements.guarded import run_guarded
-from lakekeeper.statements.procedures import called, run_call
+from lakekeeper.statements.procedures import called, called_in_text, run_call
 from lakekeeper.statements.table_functions import with_results
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ def sql(
     request = reclustered_table(spark, statement)
     if request is not None:
         return recluster(spark, request, observer, options)
-    plan = parse(spark, statement)
-    call = called(plan)
+    call = None if Jvm(spark).shim.parses_call else called_in_text(spark, statement)
+    if call is None:
+        plan = parse(spark, statement)
+        call = called(plan)
     if call is not None:
         return run_call(spark, call, observer, options)
     keyed = cluster_by(spark, plan, options)

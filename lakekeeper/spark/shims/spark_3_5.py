@@ -22,6 +22,7 @@ class Spark35(Spark40):
     dataset_type = "org.apache.spark.sql.Dataset"
     placeholder_rules = ("ReplaceExpressions",)
     jar_cache = ".ivy2"
+    parses_call = False
 
     # ------------------------------------------------------------------------------------------------- PySpark
 

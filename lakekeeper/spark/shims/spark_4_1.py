@@ -24,6 +24,8 @@ class Spark41:
     """Optimizer rules that replace placeholder expressions, such as BETWEEN, by their definition."""
     jar_cache = ".ivy2.5.2"
     """Folder of downloaded packages in the user's home directory, unless the conf ``spark.jars.ivy`` names another."""
+    parses_call = True
+    """Whether Spark's parser has CALL."""
 
     # ------------------------------------------------------------------------------------------------- PySpark
 
