@@ -136,7 +136,7 @@ def test_a_connect_session() -> None:
     class Connect:
         """Has no _jsparkSession, like a session of Spark Connect."""
 
-    with pytest.raises(AdapterError, match=r"Spark Connect session.*needs a classic one"):
+    with pytest.raises(AdapterError, match=r"Spark Connect session.*needs a classic session"):
         lk.table(Connect(), "ice.names.events")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(AdapterError, match="classic"):
         lk.run(Connect(), "ice.names.*")  # type: ignore[arg-type]  # on purpose
