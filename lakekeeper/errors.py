@@ -58,7 +58,7 @@ class Unsupported(TableError):
 
     def __init__(self, table: str, feature: str, advice: str = "") -> None:
         hint = advice or "this version of lakekeeper does not support it; nothing was written"
-        super().__init__(table, f"unsupported: {feature}: {hint}")
+        super().__init__(table, f"unsupported: '{feature}': {hint}")
         self.feature = feature
 
 

@@ -38,5 +38,5 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_table(tmp_path: P
 
 def test_a_pyarrow_that_reports_no_filters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakekeeper.columnar.bloom.pq.ColumnChunkMetaData", object)
-    with pytest.raises(Unsupported, match=r"db\.t: unsupported: Bloom filters: .* newer one"):
+    with pytest.raises(Unsupported, match=r"db\.t: unsupported: 'Bloom filters': .* newer one"):
         lacking("db.t", [], ["v"])

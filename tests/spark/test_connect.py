@@ -52,4 +52,4 @@ def test_each_call_reports_which_session_works() -> None:
     assert len(said) == 6
     for call, text in said.items():
         assert text.startswith("this is a Spark Connect session"), call
-        assert "SparkSession.builder.master" in text
+        assert "run it on the driver with spark-submit, or unset SPARK_REMOTE" in text

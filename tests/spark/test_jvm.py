@@ -78,7 +78,7 @@ def test_a_class_within_a_class(spark: SparkSession) -> None:
 
 
 def test_a_missing_class_is_named(spark: SparkSession) -> None:
-    with pytest.raises(AdapterError, match=re.escape("no class org.apache.missing.Here")):
+    with pytest.raises(AdapterError, match=re.escape("cannot load class org.apache.missing.Here")):
         Jvm(spark).view.org.apache.missing.Here()
 
 
