@@ -103,10 +103,7 @@ class Expiry:
             newest = self.table.operations().current()
         except Exception as error:
             raise AdapterError(f"{self.name}: the metadata cannot be read ({reason(error)})") from error
-        if self.jvm.has_missed_a_version(self.table.operations()):
-            raise AdapterError(
-                f"{self.name}: the catalog skipped a metadata version that it could not read: retry in a new session"
-            )
+        self.jvm.refuse_missed_version(self.name, self.table.operations())
         return newest
 
     def _require_same(self, newest: Any, gone: Collection[int], names: Collection[str]) -> None:

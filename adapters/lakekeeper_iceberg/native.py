@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lakekeeper.errors import AdapterError
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.handles import GUAVA, BulkJvm
@@ -101,6 +102,13 @@ class Iceberg(BulkJvm):
         current = operations.current()
         named = re.search(r"/v(\d+)\.[^/]*$", str(current.metadataFileLocation()) if current else "")
         return named is None or int(named[1]) != self.hidden_field(operations, _DIRECTORY, "version")
+
+    def refuse_missed_version(self, name: str, operations: Any) -> None:
+        """Raise AdapterError for table operations that have skipped a version (:meth:`has_missed_a_version`)."""
+        if self.has_missed_a_version(operations):
+            raise AdapterError(
+                f"{name}: the catalog skipped a metadata version that it could not read: retry in a new session"
+            )
 
     def over_http(self, table: Any) -> bool:
         """Whether commits to the table go over HTTP: in a REST catalog or in Nessie.

@@ -24,7 +24,6 @@ from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.model.stored_key import KEY_PROPERTY, unusable
 from lakekeeper.core.planning.rebase import Changes, Rewrite, touched, why
 from lakekeeper.errors import (
-    AdapterError,
     Conflict,
     NotFound,
     OptionError,
@@ -449,11 +448,7 @@ class IcebergTable:
             self._table.refresh()
             if self._metadata() is None:  # since it was dropped: only the first refresh after that raises
                 raise NotFound(self.table, "no such Iceberg table")
-            if self._jvm.has_missed_a_version(self._table.operations()):
-                raise AdapterError(
-                    f"{self.table}: the catalog skipped a metadata version that it could not read: retry in "
-                    "a new session"
-                )
+            self._jvm.refuse_missed_version(self.table, self._table.operations())
             if self._jvm.is_replaced(self._table):
                 self._table = self._jvm.reload(self._name)
         except Exception as first:

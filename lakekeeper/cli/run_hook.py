@@ -93,9 +93,8 @@ def _hook() -> None:
 
 
 def _install(session: Any) -> None:
-    if not hasattr(
-        session, "_jsparkSession"
-    ):  # Spark Connect: each conf is a call of a server, which may refuse it
+    # Spark Connect has no such session, and each conf is a call of its server, which may refuse it.
+    if not hasattr(session, "_jsparkSession"):
         return
     try:
         # `install` parses the value, and reports one that is neither true nor false.
@@ -119,9 +118,8 @@ def _await_threads() -> None:
 
 def _is_awaited(thread: threading.Thread) -> bool:
     pool = sys.modules.get("concurrent.futures.thread")
-    workers = getattr(
-        pool, "_threads_queues", {}
-    )  # of a pool that is not shut down: they end when Python exits
+    # The workers of a pool that is not shut down wait for more work until Python exits.
+    workers = getattr(pool, "_threads_queues", {})
     return not thread.daemon and thread is not threading.current_thread() and thread not in workers
 
 

@@ -27,6 +27,11 @@ from lakekeeper.spark.shims import shim
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+CONNECT = (
+    "this is a Spark Connect session; lakekeeper commits through the driver's JVM and needs a classic session: "
+    "run it on the driver with spark-submit, or unset SPARK_REMOTE"
+)
+"""The error for a session of Spark Connect."""
 _BETWEEN = "\x00"  # no path contains it
 _NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)")
 """What Spark's, Iceberg's and Hive's exceptions about missing tables are named."""
@@ -35,10 +40,7 @@ _NO_SUCH_TABLE = re.compile(r"NoSuch(Iceberg)?(Table|Namespace|Database|Object)"
 def require_classic(spark: Any) -> None:
     """Raise AdapterError on a Spark Connect session: commits go through the JVM, which it does not expose."""
     if not hasattr(spark, "_jsparkSession"):
-        raise AdapterError(
-            "this is a Spark Connect session; lakekeeper commits through the driver's JVM and needs a classic session: "
-            "run it on the driver with spark-submit, or unset SPARK_REMOTE"
-        )
+        raise AdapterError(CONNECT)
 
 
 def says_no_such_table(error: BaseException) -> bool:

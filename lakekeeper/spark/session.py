@@ -216,11 +216,10 @@ def _running() -> bool:
     from pyspark import SparkContext
     from pyspark.sql.utils import is_remote
 
+    from lakekeeper.spark.jvm import CONNECT
+
     if is_remote():
-        raise AdapterError(
-            "this is a Spark Connect session; lakekeeper commits through the driver's JVM and needs a classic "
-            "session: run it on the driver with spark-submit, or unset SPARK_REMOTE"
-        )
+        raise AdapterError(CONNECT)
     return SparkContext._active_spark_context is not None
 
 

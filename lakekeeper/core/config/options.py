@@ -179,13 +179,9 @@ def _given(origin: str, prefix: str, given: Mapping[str, Any]) -> dict[str, Any]
             continue
         option = _lookup_in(origin, key, value, prefix)
         if keys.setdefault(option.name, key) != key:
-            raise _twice(key, value, keys[option.name])
+            raise OptionError.twice(key, value, keys[option.name])
         values[option.name] = _parse_from(option, key, value)
     return values
-
-
-def _twice(key: str, value: Any, before: str) -> OptionError:
-    return OptionError.twice(key, value, before)
 
 
 def _is_heavy_conf(origin: str, key: str, value: Any) -> bool:
@@ -229,7 +225,7 @@ def _properties(
             option = lookup(key[len(PROPERTY_PREFIX) :], PROPERTY_PREFIX)
             parsed = _parse_from(option, key, value)
             if option.name in set_here and not lenient:
-                raise _twice(key, value, set_here[option.name][0])
+                raise OptionError.twice(key, value, set_here[option.name][0])
         except OptionError as error:
             if not lenient:
                 raise

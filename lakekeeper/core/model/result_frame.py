@@ -1,4 +1,7 @@
-"""Arrow rows as a DataFrame of a session, on each release line of Spark."""
+"""Arrow rows as a DataFrame of a session, on each release line of Spark.
+
+The shims of ``lakekeeper.spark`` make DataFrames of Arrow tables too, but the core must not import them.
+"""
 
 from __future__ import annotations
 
