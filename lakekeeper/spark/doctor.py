@@ -107,7 +107,6 @@ def _distributions() -> list[Finding]:
         _distribution("delta-spark", line.version("delta"), needed=False),
         _distribution("pyiceberg", "0.12", needed=False),
         _distribution("pyarrow", "20 to 26", needed=True),
-        _distribution("pandas", "2 to 3", needed=True),  # without it, PySpark runs no columnar merge
     ]
 
 
