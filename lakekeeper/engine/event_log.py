@@ -33,10 +33,10 @@ from lakekeeper.core.workload.plan_scans import (
     scan_of,
     scans_table,
     sightings,
-    zone_of,
 )
 from lakekeeper.core.workload.workload import Scan, Workload, collect
 from lakekeeper.errors import OptionError
+from lakekeeper.time_zones import zone_of
 
 MOST_SCANS = 50_000
 _EXPECTED = "a Spark event log (spark.eventLog.enabled=true), plain, .zstd or .gz, or a directory of them"

@@ -28,13 +28,13 @@ from lakekeeper.core.workload.plan_scans import (
     scan_of,
     scans_table,
     sightings,
-    zone_of,
 )
 from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.errors import reason
 from lakekeeper.spark.callbacks import JavaObject, listen_for_callbacks
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spark.query_sampling import Sampling
+from lakekeeper.time_zones import zone_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -69,6 +69,12 @@ VIOLATIONS = [
     ("pure-core", "2 the core is pure", "lakekeeper/core/layout/depth.py", "from os import environ"),
     ("pure-core", "2 the core is pure", "lakekeeper/core/planning/policies/ranges.py", "import pyspark.sql"),
     ("pure-core", "2 the core is pure", "lakekeeper/core/model/blocks.py", "def draw():\n    import random"),
+    (
+        "pure-core",
+        "2 the core is pure",
+        "lakekeeper/core/workload/workload.py",
+        "from zoneinfo import ZoneInfo",
+    ),
     ("no-formats", "3 lakekeeper knows no format", "lakekeeper/api.py", "import lakekeeper_delta"),
     (
         "no-formats",

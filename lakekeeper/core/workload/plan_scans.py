@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakekeeper.core.model.keys import parse_column, quote
 from lakekeeper.core.workload.filter_parser import iceberg_filters, printed_expressions, pushed_filters
@@ -54,14 +53,6 @@ class Sighting:
     def identity(self) -> Identity:
         """The names and the accumulators, which no other scan of the table has."""
         return self.names, frozenset(self.metrics.values())
-
-
-def zone_of(name: str) -> tzinfo:
-    """A JVM's time zone by its name; UTC for one that this machine does not know, such as Java's ``GMT+02:00``."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        return timezone.utc
 
 
 def sightings(node: Mapping[str, Any], zone: tzinfo = timezone.utc) -> Iterator[Sighting]:
