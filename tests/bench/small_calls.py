@@ -1,9 +1,11 @@
 """The cost of a call on a table of a few megabytes, beside the equivalent native call.
 
     python -m tests.bench.small_calls [--formats delta,iceberg] [--verbs recluster,compact,merge_deletes] [--runs 5]
+        [--files 12] [--rows 20000]
 
 The table has twelve files of 20,000 rows that all span the key; for ``merge_deletes`` a hundredth of its rows are
-deleted by deletion vectors or position deletes. Both run in turn on the same state, warm. Shown are medians: wall
+deleted by deletion vectors or position deletes. ``--files 100 --rows 100000`` shows small files at
+400 MB. Both run in turn on the same state, warm. Shown are medians: wall
 seconds, core-seconds of the driver, the JVM and the Python workers, and Spark jobs.
 """
 
@@ -23,7 +25,6 @@ import lakekeeper as lk
 from lakekeeper.core.text.formatting import table as page
 from tests.bench.processes import Cpu, cpu
 
-FILES, ROWS = 12, 20_000
 WARM_UPS = 4
 VERBS = ("recluster", "compact", "merge_deletes")
 
@@ -54,6 +55,8 @@ class Calls:
 class Bench:
     spark: Any
     root: Path
+    files: int
+    rows: int
 
     def jobs(self) -> int:
         """Spark jobs so far."""
@@ -69,10 +72,10 @@ class Bench:
         calls.jobs.append(self.jobs() - jobs)
 
     def fill(self, name: str, verb: str) -> None:
-        for number in range(FILES):
-            self.spark.range(0, ROWS, 1, 1).selectExpr(
+        for number in range(self.files):
+            self.spark.range(0, self.rows, 1, 1).selectExpr(
                 f"abs(xxhash64(id, {number})) % 1000000000 AS k",
-                f"id + {number * ROWS} AS id",
+                f"id + {number * self.rows} AS id",
                 f"md5(string(id * {number + 1})) AS v",
             ).writeTo(name).append()
         if verb == "merge_deletes":
@@ -153,6 +156,8 @@ def main() -> None:
     parser.add_argument("--formats", default="delta,iceberg")
     parser.add_argument("--verbs", default=",".join(VERBS))
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--files", type=int, default=12)
+    parser.add_argument("--rows", type=int, default=20_000, help="rows of a file")
     given = parser.parse_args()
     from lakekeeper.spark.session import local_session
 
@@ -167,7 +172,7 @@ def main() -> None:
         )
         spark.sparkContext.setLogLevel("OFF")
         spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
-        bench = Bench(spark, Path(folder))
+        bench = Bench(spark, Path(folder), given.files, given.rows)
         for format_ in given.formats.split(","):
             for verb in given.verbs.split(","):
                 for calls in bench.run(format_, verb, given.runs):
