@@ -4,9 +4,9 @@
         [--files 12] [--rows 20000]
 
 The table has twelve files of 20,000 rows that all span the key; for ``merge_deletes`` a hundredth of its rows are
-deleted by deletion vectors or position deletes. ``--files 100 --rows 100000`` shows small files at
-400 MB. Both run in turn on the same state, warm. Shown are medians: wall
-seconds, core-seconds of the driver, the JVM and the Python workers, and Spark jobs.
+deleted by deletion vectors or position deletes. Both run in turn on the same state, warm. Shown are medians: wall
+seconds, core-seconds of the driver, the JVM and the Python workers, and Spark jobs. With ``--files 100 --rows 100000``,
+the table has 470 MB (Delta) or 270 MB (Iceberg).
 """
 
 from __future__ import annotations
