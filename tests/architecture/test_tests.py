@@ -129,7 +129,6 @@ ELSEWHERE = {
     "core/model/plan_html.py": "core/test_notebooks.py",
     "core/model/report_html.py": "core/test_notebooks.py",
     "core/model/plan_text.py": "core/test_goldens.py",
-    "core/model/report_text.py": "engine/merge/test_committer.py",
     "core/vacuum/vacuum_text.py": "engine/vacuum/test_job.py",
     # what all policies have in common
     "core/planning/level_groups.py": "core/planning/policies/test_deletes.py",
