@@ -133,10 +133,10 @@ def render_undo(report: UndoReport) -> str:
         first = f"{head} in {report.duration_ms / 1000:.1f} s, version {report.version_before} -> "
         first += f"{report.version_after}{'' if report.rollback_to is None else ' (rollback)'}"
     restored, removed = report.restored_data_files_count, report.removed_data_files_count
-    restores, removes = ("restores", "removes ") if report.dry_run else ("restored", "removed ")
+    ending = "s" if report.dry_run else "d"
     lines = [
         first,
-        f"  {restores}    {counted(restored, 'file')}, {size(report.restored_bytes_count)}",
-        f"  {removes}    {counted(removed, 'file')}, {size(report.removed_bytes_count)}",
+        f"  restore{ending}    {counted(restored, 'file')}, {size(report.restored_bytes_count)}",
+        f"  remove{ending}     {counted(removed, 'file')}, {size(report.removed_bytes_count)}",
     ]
     return "\n".join([*lines, f"  run         {report.run_id}"] if report.run_id else lines)
