@@ -6,7 +6,7 @@
 The table has twelve files of 20,000 rows that all span the key; for ``merge_deletes`` a hundredth of its rows are
 deleted by deletion vectors or position deletes. Both run in turn on the same state, warm. Shown are medians: wall
 seconds, core-seconds of the driver, the JVM and the Python workers, and Spark jobs. With ``--files 100 --rows 100000``,
-the table has 470 MB (Delta) or 270 MB (Iceberg).
+the table has 430 MB (Delta) or 240 MB (Iceberg).
 """
 
 from __future__ import annotations
