@@ -115,8 +115,9 @@ class IcebergStatistics:
 
         values = {int(f.snapshotId()) for f in self.jvm.items(base.statisticsFiles()) if whole(f)}
         unpartitioned = all(spec.isUnpartitioned() for spec in self.jvm.items(base.specs()))
-        # Iceberg's action fails without the type of each partition value.
-        if unpartitioned or without_source(self.jvm, base):
+        # Iceberg's action fails without the type of each partition value, and on a table whose files are ORC.
+        orc = str(base.property("write.format.default", "parquet")).lower() == "orc"
+        if unpartitioned or orc or without_source(self.jvm, base):
             return {_TABLE: values}
         partitions = {int(file.snapshotId()) for file in self.jvm.items(base.partitionStatisticsFiles())}
         return {_TABLE: values, _PARTITIONS: partitions}
@@ -176,11 +177,13 @@ class IcebergStatistics:
                 action = action.columns(self.jvm.array(self.jvm.view.java.lang.String, names))
             values = action.execute().statisticsFile()
         if due.partitions:
-            partitions = (
-                actions.computePartitionStats(staged).snapshot(due.snapshot).execute().statisticsFile()
-            )
-        made = _Made(due, values, partitions)
-        paths = tuple(str(file.path()) for file in (values, partitions) if file is not None)
+            try:
+                action = actions.computePartitionStats(staged).snapshot(due.snapshot)
+                partitions = action.execute().statisticsFile()
+            except BaseException:
+                self._delete(_paths(values))
+                raise
+        made, paths = _Made(due, values, partitions), _paths(values, partitions)
         rest = Outdated(outdated.version, 0, 0, outdated.reason)
         return Computed(outdated.files, outdated.bytes, rest, paths, made)
 
@@ -235,9 +238,17 @@ class IcebergStatistics:
 
     def discard(self, computed: Computed) -> None:
         """See ``spi.Statistics.discard``; a file that cannot be deleted is an orphan."""
-        for path in computed.paths:
+        self._delete(computed.paths)
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
             with suppress(Exception):
                 self.table().io().deleteFile(path)
+
+
+def _paths(*files: Any) -> tuple[str, ...]:
+    """Locations of statistics files, without None."""
+    return tuple(str(file.path()) for file in files if file is not None)
 
 
 def _aged(what: str, line: Sequence[Any], known: Collection[int], threshold: float) -> tuple[bool, Reason]:

@@ -169,6 +169,45 @@ def test_a_vacuum_keeps_only_statistics_of_kept_versions(spark: Any) -> None:
     assert [Path(path).exists() for path in (*old, *new)] == [False, False, True, True]
 
 
+def test_statistics_of_orc_files_are_distinct_values_only(spark: Any) -> None:
+    """Iceberg writes partition statistics in the format of the table's files, and cannot write ORC."""
+    lake = Lake(spark, "iceberg-v2")
+    name = undescribed(lake, partitioned="k")
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.format.default' = 'orc')")
+    lake.append(name, spark.range(900, 950).selectExpr("id", "1 k", "'y' v"))
+    assert len(lake.table(name).compute_statistics().statistics_files) == 1
+    assert not lake.table(name).compute_statistics().changed
+    assert lake.spark.table(name).count() == 249
+
+
+def test_a_failure_between_two_files_leaves_no_file(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(spark, "iceberg-v3")
+    name = undescribed(lake, partitioned="k")
+    static = Iceberg.static
+
+    class Actions:
+        """Iceberg's actions, which fail at partition statistics."""
+
+        def __init__(self, actions: Any) -> None:
+            self.computeTableStats = actions.computeTableStats
+
+        def computePartitionStats(self, _table: Any) -> Any:  # noqa: N802 - Iceberg's name
+            assert list(metadata.glob("*.stats"))
+            raise OSError("the disk is full")
+
+    def failing(jvm: Iceberg, cls: str, method: str) -> Any:
+        found = static(jvm, cls, method)
+        return (lambda session: Actions(found(session))) if cls.endswith(".SparkActions") else found
+
+    metadata = lake.home(name) / "metadata"
+    monkeypatch.setattr(Iceberg, "static", failing)
+    with pytest.raises(OSError, match="the disk is full"):
+        lake.table(name).compute_statistics()
+    assert not list(metadata.glob("*.stats"))
+    monkeypatch.undo()
+    assert len(lake.table(name).compute_statistics().statistics_files) == 2
+
+
 RIVALS: dict[str, Callable[[Lake, str], object]] = {
     "append": lambda lake, name: lake.spark.sql(f"INSERT INTO {name} VALUES (900, 1, 'x')"),
     "delete": lambda lake, name: lake.spark.sql(f"DELETE FROM {name} WHERE id = 7"),
