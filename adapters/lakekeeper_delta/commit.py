@@ -25,7 +25,7 @@ from lakekeeper.errors import (
 )
 from lakekeeper.spark.jvm import causes, throwable
 from lakekeeper.spi import Commit
-from lakekeeper_delta import log_stores, session_confs
+from lakekeeper_delta import log_stores, session_confs, trino_cleanup
 from lakekeeper_delta.changes import changes_since, obstacle_to
 from lakekeeper_delta.json_commits import RUN_TAG, Since, commits_between
 from lakekeeper_delta.native import Log, State
@@ -142,9 +142,15 @@ def attempt(
 
 
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
-    """Check that the outputs reflect the current state of every input. Raises Conflict that names the winner."""
+    """Check that the outputs reflect the current state of every input.
+
+    Raises Conflict that names the winner, and Rejected if a lost statement of another writer would delete live files.
+    """
     refuse_obstacle(log, snapshot, now)
     seen = changes_since(log, snapshot)  # reads only the commits since the engine's last check
+    refused = trino_cleanup.refusal(log, now, (*seen.earlier, *seen.winners))
+    if refused:
+        raise Rejected(f"{log.name}: {refused}; nothing was committed")
     lost = {path for r in rewrites for side in touched(r, seen) for path in side}
     if seen.obstacle or seen.version < now.version:
         raise Conflict(f"{log.name}: {seen.obstacle or 'the table changed'} while the commit was prepared")

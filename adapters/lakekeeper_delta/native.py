@@ -117,6 +117,7 @@ class Log:
         self.log = log
         self.catalog_table = catalog_table
         self.single_driver = False  # set by the operator for the current run, see `log_stores`
+        self.fixed_trino = False  # likewise, see `trino_cleanup`
         self._lock = Lock()
         self._kept: OrderedDict[int, State] = OrderedDict()
         self._pinned: OrderedDict[int, State] = OrderedDict()

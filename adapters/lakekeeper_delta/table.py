@@ -17,7 +17,7 @@ from lakekeeper.core.model.stored_key import KEY_PROPERTY
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
-from lakekeeper_delta import changes, commit, keys, log_stores, rewrite
+from lakekeeper_delta import changes, commit, keys, log_stores, rewrite, trino_cleanup
 from lakekeeper_delta.block_refresh import refreshed_blocks
 from lakekeeper_delta.blocks import read_blocks, without_key
 from lakekeeper_delta.bloom_filters import DeltaBloomFilters
@@ -64,10 +64,12 @@ class DeltaTable:
         )
 
     def require_writable(self, options: Options) -> None:
-        """Raise Unsupported where two drivers can overwrite each other's commits."""
+        """Raise Unsupported where two drivers can overwrite each other's commits, or a lost one deletes live files."""
         single_driver = options.session.single_driver
         log_stores.refuse_second_driver(self._log, single_driver=single_driver)
         self._log.single_driver = single_driver
+        self._log.fixed_trino = options.session.fixed_trino
+        trino_cleanup.refuse_before_writing(self._log, self._storage.newest())
 
     def properties(self) -> Mapping[str, str]:
         """The current table properties. Lists nothing unless a commit follows the snapshot that Delta has in memory."""

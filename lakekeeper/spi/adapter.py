@@ -104,7 +104,7 @@ class Adapter(Protocol[Rows]):
     def require_writable(self, options: Options) -> None:
         """Check that commits to the table are safe; called before a run writes its first file, and cheap.
 
-        Raises Unsupported if a commit could overwrite the commit of another writer.
+        Raises Unsupported if a commit could overwrite the commit of another writer, or cost it live files.
         """
         ...
 

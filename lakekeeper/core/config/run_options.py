@@ -324,6 +324,14 @@ class SessionOptions:
         "commits. Without it, commits to such tables are refused.",
         scope="session",
     )
+    fixed_trino: bool = option(
+        "fixed-trino",
+        False,
+        "Declares that every Trino server before version 482 that changes rows of Delta tables with deletion vectors "
+        "has the fix of trinodb/trino 29361. Without the fix, a statement that loses to another commit deletes live "
+        "data files, so commits to a table are refused for a day after such a server changed rows there.",
+        scope="session",
+    )
     allow_untested_versions: bool = option(
         "allow-untested-versions",
         False,
