@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +29,8 @@ _PROPERTIES = {
     "iceberg-v2": "'format-version'='2', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read'",
     "iceberg-v3": "'format-version'='3', 'write.delete.mode'='merge-on-read'",
 }
-_COLUMNS = "id", "cast(pmod(hash(id), 1000) AS int) AS k", "md5(cast(id AS string)) AS v"
+_COLUMNS = "id", "cast(pmod(id * 919, 1000) AS int) AS k", "md5(cast(id AS string)) AS v"
+"""As ``_appended`` computes them."""
 OURS = 10
 """Rows whose id modulo a hundred is below this are deleted only by lakekeeper: no Trino statement touches them."""
 _numbers = itertools.count()
@@ -60,10 +63,8 @@ class Shared:
 
     def _append(self, files: int, rows: int) -> None:
         first, self.next_id = self.next_id, self.next_id + files * rows
-        new = self.spark.range(first, self.next_id, 1, files).selectExpr(*_COLUMNS)
-        new.writeTo(self.name).append()
-        wanted = self.spark.range(first, self.next_id, 1, files).selectExpr(*_COLUMNS)
-        self.rows |= {row[0]: tuple(row) for row in wanted.collect()}
+        self.spark.range(first, self.next_id, 1, files).selectExpr(*_COLUMNS).writeTo(self.name).append()
+        self.rows |= {row[0]: row for row in _appended(first, self.next_id)}
 
     def delete_some(self) -> None:
         """Delete one row in a hundred of every file, by lakekeeper's own delete."""
@@ -76,14 +77,11 @@ class Shared:
 
     def by_spark(self) -> dict[int, Row]:
         self.spark.catalog.refreshTable(self.name)  # Spark's catalog caches tables for a while
-        found = [tuple(row) for row in self.spark.table(self.name).collect()]
-        assert len({row[0] for row in found}) == len(found), "duplicate rows"
-        return {row[0]: row for row in found}
+        columns = self.spark.table(self.name).select("id", "k", "v").toArrow().columns
+        return _by_id(list(zip(*(column.to_pylist() for column in columns), strict=True)))
 
     def by_trino(self) -> dict[int, Row]:
-        found = [tuple(row) for row in self.trino.run(f"SELECT id, k, v FROM {self.in_trino}")]
-        assert len({row[0] for row in found}) == len(found), "duplicate rows"
-        return {row[0]: row for row in found}
+        return _by_id([tuple(row) for row in self.trino.run(f"SELECT id, k, v FROM {self.in_trino}")])
 
     def wrong(self) -> str:
         """How the rows differ from the expected ones, by both engines if both can read; empty if they do not."""
@@ -95,6 +93,20 @@ class Shared:
             if bad:
                 texts.append(f"{reader}: {len(bad)} rows, as id {bad[0]}: {found.get(bad[0])}")
         return "; ".join(texts)
+
+
+def _appended(first: int, end: int) -> Iterator[Row]:
+    """The rows of these ids."""
+    return (
+        (key, key * 919 % 1000, hashlib.md5(str(key).encode(), usedforsecurity=False).hexdigest())
+        for key in range(first, end)
+    )
+
+
+def _by_id(rows: list[Row]) -> dict[int, Row]:
+    found = {row[0]: row for row in rows}
+    assert len(found) == len(rows), "duplicate rows"
+    return found
 
 
 def made(spark: SparkSession, trino: Trino, warehouse: Path, kind: str, partitioned: str = "") -> Shared:
@@ -128,15 +140,17 @@ class Statements:
     def delete(self) -> None:
         """Delete one row. Raises TrinoFailed."""
         with self._table.turn:
-            self._run(*self._delete(self._random.choice(self._theirs())))
+            self._run(*self._delete(self._some_id()))
 
-    def _theirs(self) -> list[int]:
-        return [key for key in self._table.rows if key % 100 >= OURS]
+    def _some_id(self) -> int:
+        """The id of a row that only Trino changes."""
+        some = self._random.choices(tuple(self._table.rows), k=100)
+        return next(key for key in some if key % 100 >= OURS)
 
     def _next(self) -> None:
         inserts_only = self._table.vectors_hidden
         verbs = [self._insert] if inserts_only else [self._insert, self._update, self._delete, self._merge]
-        self._run(*verbs[self.done % len(verbs)](self._random.choice(self._theirs())))
+        self._run(*verbs[self.done % len(verbs)](self._some_id()))
 
     def _run(self, changes: dict[int, Row | None], statement: str) -> None:
         self._table.trino.run(statement)
