@@ -121,7 +121,7 @@ def attempt(
     ``shared``: others commit under this run id too, so a winner that has it may not be this attempt.
     """
     with preparing(log, "the commit"):
-        refused = log_stores.refusal(log, single_driver=log.single_driver)
+        refused = log_stores.refusal(log, single_driver=log.single_driver) or trino_cleanup.refusal(log, now)
     if refused:
         raise Rejected(f"{log.name}: {refused}")
     try:
@@ -142,15 +142,9 @@ def attempt(
 
 
 def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now: State) -> None:
-    """Check that the outputs reflect the current state of every input.
-
-    Raises Conflict that names the winner, and Rejected if a lost statement of another writer would delete live files.
-    """
+    """Check that the outputs reflect the current state of every input. Raises Conflict that names the winner."""
     refuse_obstacle(log, snapshot, now)
     seen = changes_since(log, snapshot)  # reads only the commits since the engine's last check
-    refused = trino_cleanup.refusal(log, now, (*seen.earlier, *seen.winners))
-    if refused:
-        raise Rejected(f"{log.name}: {refused}; nothing was committed")
     lost = {path for r in rewrites for side in touched(r, seen) for path in side}
     if seen.obstacle or seen.version < now.version:
         raise Conflict(f"{log.name}: {seen.obstacle or 'the table changed'} while the commit was prepared")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import lakekeeper as lk
 from lakekeeper.core.config.options import resolve
 from lakekeeper.errors import Rejected, Unsupported
+from lakekeeper.spi import Observer
 from lakekeeper_delta.trino_cleanup import DAY_MS, FIXED
 from tests.delta.scene import Scene
 from tests.observers import once_at
@@ -70,13 +72,23 @@ def test_nothing_is_written_after_such_a_server_changed_rows(scene: Scene) -> No
     assert scene.log_rows() == scene.spark_rows()
 
 
-def test_a_statement_during_the_merge_ends_it(scene: Scene) -> None:
-    """Found again by the look before the commit: the outputs are removed, and no commit is made."""
+CALLS: dict[str, Callable[[lk.Table, Observer], object]] = {
+    "recluster": lambda table, late: table.recluster(
+        "k", policy="full", observer=late, options={"commit.quiet-window-ms": 0}
+    ),
+    "delete": lambda table, late: table.delete("id = 8", observer=late),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_statement_during_a_call_ends_it(scene: Scene, verb: str) -> None:
+    """Found by the look before the commit: what the call has written is removed, and no commit is made."""
     overlapping(scene)
     before = scene.data_files()
     late = once_at("before_commit", lambda: by_trino(scene, DELETE, FIXED - 6))
+    opened = lk.table(scene.spark, str(scene.path))
     with pytest.raises(Rejected, match="Trino 476 changed rows"):
-        recluster(scene, observer=late, options={"commit.quiet-window-ms": 0})
+        CALLS[verb](opened, late)
     assert scene.version == 4
     assert scene.data_files() == before
     assert len(scene.spark_rows()) == 59
