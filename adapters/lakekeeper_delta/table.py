@@ -69,7 +69,8 @@ class DeltaTable:
         log_stores.refuse_second_driver(self._log, single_driver=single_driver)
         self._log.single_driver = single_driver
         self._log.fixed_trino = options.session.fixed_trino
-        trino_cleanup.refuse_before_writing(self._log, self._storage.newest())
+        # Calls have looked at the table before; the commit looks at the newest version.
+        trino_cleanup.refuse_before_writing(self._log, self._log.in_memory())
 
     def properties(self) -> Mapping[str, str]:
         """The current table properties. Lists nothing unless a commit follows the snapshot that Delta has in memory."""

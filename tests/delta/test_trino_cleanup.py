@@ -20,7 +20,7 @@ from tests.observers import once_at
 pytestmark = pytest.mark.delta
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
-FULL: dict[str, Any] = {"policy": "full"}
+DELETE = "DELETE FROM {t} WHERE id = 7"
 
 
 def by_trino(scene: Scene, statement: str, version: int, *, hours_ago: float = 0) -> None:
@@ -46,10 +46,7 @@ def overlapping(scene: Scene, properties: dict[str, str] | None = None) -> Scene
 
 
 def recluster(scene: Scene, **given: Any) -> Any:
-    return lk.table(scene.spark, str(scene.path)).recluster("k", **{**FULL, **given})
-
-
-DELETE = "DELETE FROM {t} WHERE id = 7"
+    return lk.table(scene.spark, str(scene.path)).recluster("k", policy="full", **given)
 
 
 def test_nothing_is_written_after_such_a_server_changed_rows(scene: Scene) -> None:

@@ -27,6 +27,8 @@ KNOWN = 8
 """Statements after which a writer counts as steady: its first ones may fail at our commit, as at any commit."""
 MOST = 5
 """The limit, as a multiple of the duration of the same call on a quiet table."""
+STATEMENT = "a statement (INSERT, UPDATE, DELETE, MERGE)"
+AGAINST = "each second, against recluster, compact, merge_deletes"
 DELETES_LIVE_FILES = int(installation.TRINO) < FIXED
 """Whether nothing of ours is committed beside this Trino on Delta tables with deletion vectors."""
 FILES, SMALL_FILES = 6, 12
@@ -100,8 +102,7 @@ def test_every_call_lands_beside_a_statement_each_second(
     spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes, kind: str, rows: int
 ) -> None:
     table = trino_tables.made(spark, trino, warehouse, kind)
-    statements = "an INSERT" if table.vectors_hidden else "a statement (INSERT, UPDATE, DELETE, MERGE)"
-    what = f"{statements} each second, against recluster, compact, merge_deletes; {rows:,} rows"
+    what = f"{'an INSERT' if table.vectors_hidden else STATEMENT} {AGAINST}; {rows:,} rows"
     with beside.tried(f"Trino {installation.TRINO}", FORMAT[kind], what) as row:
         table.append(FILES, rows // FILES)
         quiet = {}
@@ -125,10 +126,7 @@ def test_nothing_is_committed_beside_a_server_that_deletes_live_files(
     spark: SparkSession, trino: Trino, warehouse: Path, beside: Outcomes
 ) -> None:
     table = trino_tables.made(spark, trino, warehouse, "delta-vectors")
-    what = (
-        "a statement (INSERT, UPDATE, DELETE, MERGE) each second, against recluster, compact, merge_deletes"
-    )
-    with beside.tried(f"Trino {installation.TRINO}", FORMAT[table.kind], what) as row:
+    with beside.tried(f"Trino {installation.TRINO}", FORMAT[table.kind], f"{STATEMENT} {AGAINST}") as row:
         table.append(FILES, 5_000)
         with Writer(table).running() as writer:
             writer.wait_for(KNOWN)
