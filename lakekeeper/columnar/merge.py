@@ -179,7 +179,7 @@ class _Merge:
                 self._write(rows, outputs)
                 return
         column = self._column
-        sample, in_order = self._sample(groups, column, own)
+        sample, count, in_order = self._sample(groups, column, own)
         fine = quantiles(sample, 2 * -(-size // (MEMORY_BYTES // 2)))
         inner = ranges(fine[1::2], own)
         each = [self._footers.within(groups, column, range_) for range_ in inner]
@@ -187,7 +187,7 @@ class _Merge:
         again = sum(sizes) > REREAD * size or max(sizes) > SKEW * MEMORY_BYTES
         piece_rows = self._rows_of_pieces(groups, column) if again and in_order else 0
         if piece_rows:
-            self._streamed(groups, own, piece_rows, sum(rows for _, rows in sample), outputs)
+            self._streamed(groups, own, piece_rows, count, outputs)
             return
         if again:
             cuts = fine if len(fine) < _SCRATCH_FILES else fine[1::2]
@@ -206,18 +206,21 @@ class _Merge:
             self._write(rows, outputs, max(left, 0) if range_ is not inner[-1] else 0)
             del rows  # before the next range is read
 
-    def _sample(self, groups: Sequence[Group], column: int, own: Range) -> tuple[Sample, bool]:
-        """A sample of a column's values in a range, and whether each table of rows that it is taken from ascends."""
+    def _sample(self, groups: Sequence[Group], column: int, own: Range) -> tuple[Sample, int, bool]:
+        """A sample of a column's values in a range, an estimate of the rows there, NULL included, and whether each
+        table of rows that it is taken from ascends.
+        """
         step = max(1, len(groups) // _SAMPLED)
         sample: Sample = []
+        read = inside = 0
         in_order = True
         for rows in self.inputs.tables(self._footers.ascending(groups, column)[::step], [column]):
             values = ordered(single(rows.column(0)))
             in_order = in_order and ascending(values)
-            sample += [
-                (value, step * count) for value, count in sampled(values.filter(pa.array(own.holds(values))))
-            ]
-        return sample, in_order
+            own_values = values.filter(pa.array(own.holds(values)))
+            read, inside = read + len(values), inside + len(own_values)
+            sample += [(value, step * count) for value, count in sampled(own_values)]
+        return sample, inside * sum(map(self._footers.rows, groups)) // max(read, 1), in_order
 
     def _rows_of_pieces(self, groups: Sequence[Group], column: int) -> int:
         """Rows of each run to hold where row groups that ascend are best merged as streams; 0 where they are not.

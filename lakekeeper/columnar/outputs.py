@@ -154,7 +154,10 @@ class Outputs:
     def _rows_of_file(self) -> int:
         """Rows at which the current file is cut, so that the files of the merge have about the same size."""
         here = self._file.rows if self._file else 0
-        left = max(self._left, 1) + here
+        left = self._left
+        if left <= 0:  # fewer rows were expected than there are: fill the file
+            left = max(int(self._merge.target_bytes / self._row_bytes) - here, FEWEST)
+        left += here
         files = files_for(left * self._row_bytes / self._merge.target_bytes)
         most = self._merge.target_rows
         if most is not None:

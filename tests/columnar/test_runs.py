@@ -211,3 +211,32 @@ def test_rows_out_of_order_beyond_the_end_of_a_range_are_not_lost(
     every.remove(5 * 7_500 + 2)
     assert found == sorted(found)
     assert (len(found) < 40_000) if counted else (found == every)
+
+
+@pytest.mark.parametrize("target", [100_000, 1 << 30])
+@pytest.mark.parametrize("shape", ["NULL keys", "a large run that is not sampled"])
+def test_more_rows_than_expected_make_no_tiny_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str, target: int
+) -> None:
+    """A row group for each row, or a file for each, followed the last row that was expected."""
+    monkeypatch.setattr(merging, "PIECE_ROWS", 100)
+    if shape == "NULL keys":
+        monkeypatch.setattr(merging, "MEMORY_BYTES", 400_000)
+        runs = [[None] * 4_000 + list(range(n, 40_000, 5)) for n in range(5)]
+        cut = 36_000
+    else:
+        monkeypatch.setattr(merging, "MEMORY_BYTES", 800_000)
+        runs = [
+            np.linspace(n, 10**6, 80_000 if n == 25 else 1_500, dtype=np.int64).tolist() for n in range(50)
+        ]
+        cut = 900_000
+    for n, keys in enumerate(runs):
+        pq.write_table(pa.table({"k": pa.array(keys, pa.int64())}), tmp_path / f"{n}.parquet")
+    task = replace(task_of(tmp_path, (FileColumn("k", "int64"),), cuts=(cut,)), target_bytes=target)
+    written = merge(task)
+    assert sum(file.rows for file in written) == sum(
+        key is None or key < cut for keys in runs for key in keys
+    )
+    groups = [pq.ParquetFile(file.path).metadata.num_row_groups for file in written]
+    assert sum(groups) <= 30
+    assert min(file.rows for file in written) > 1_000

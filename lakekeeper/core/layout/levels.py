@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.layout.depth import DepthCurve
+from lakekeeper.core.layout.overlap_groups import by_name
 from lakekeeper.core.layout.ranks import Intervals, column_ranks, constant
 from lakekeeper.core.layout.truncation import truncated_text
 from lakekeeper.core.model.blocks import BlockSet, Bools
@@ -23,7 +25,7 @@ from lakekeeper.core.units import Ints
 def partition_group(blocks: BlockSet) -> Ints:
     """A number per block for its (partition, spec): a merge never crosses either."""
     # Numbered by text, so that the numbers do not depend on the input order.
-    partition = np.argsort(np.argsort(np.array(blocks.partitions)))[blocks.partition]
+    partition = (by_name(pa.array(blocks.partitions, pa.string())) - 1)[blocks.partition]
     if not len(blocks) or (blocks.spec == blocks.spec[0]).all():
         return partition
     specs, spec = np.unique(blocks.spec, return_inverse=True)

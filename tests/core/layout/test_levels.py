@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lakekeeper.core.config.options import resolve
-from lakekeeper.core.layout.levels import frozen
+from lakekeeper.core.layout.levels import frozen, partition_group
 from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.model.blocks import make_blocks
 from lakekeeper.core.model.keys import ClusterKey, KeyColumn
@@ -53,3 +55,28 @@ def test_a_block_that_is_not_full_is_not_frozen() -> None:
     assert frozen(blocks, rank_blocks(blocks), options).tolist() == [True, False]
     grown = replace(blocks, bytes=np.array([100, 120 << 20]))
     assert frozen(grown, rank_blocks(grown), options).tolist() == [True, True]
+
+
+def in_partitions(texts: list[str]) -> dict[str, list[Any]]:
+    """A block in each partition."""
+    ones = [1] * len(texts)
+    return {"path": [str(n) for n in range(len(texts))], "rows": ones, "bytes": ones, "partition": texts}
+
+
+def test_partitions_are_numbered_by_their_text_from_zero() -> None:
+    texts = ["b", "a", "ä", "", "\U0001f600", "z"]
+    blocks = make_blocks(in_partitions(texts), None)
+    assert partition_group(blocks).tolist() == [sorted(texts).index(text) for text in texts]
+
+
+def test_one_long_partition_does_not_widen_the_others() -> None:
+    """It took 684 MB for 200,000 partitions of which one had 900 characters."""
+    texts = [f'{{"p":"{n}"}}' for n in range(20_000)] + ["x" * 5_000]
+    blocks = make_blocks(in_partitions(texts), None)
+    tracemalloc.start()
+    try:
+        partition_group(blocks)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 << 20
