@@ -31,7 +31,7 @@ FILE = "__lakekeeper_file"
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _CODEC_PROPERTY = "delta.parquet.compression.codec"
 _UNLIMITED = (1 << 63) - 1  # rows a file; Spark counts them in a long
-_SLACK = 1.1  # ranges cut by statistics are uneven: some slack avoids a tiny last file in each
+_SLACK = 1.1  # ranges of a sample are uneven: some slack avoids a tiny last file in each
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def rows_per_file(task: MergeTask) -> int:
     """
     most = _UNLIMITED if task.target_rows is None else task.target_rows
     rows = task.live_rows if task.live_rows is not None else task.input_rows
-    share = -(-rows // (len(task.cuts) + 1))
+    share = -(-rows // task.row_ranges)
     if share <= 0:
         return most
     files = -(-share // most)
@@ -200,7 +200,7 @@ def rows_per_file(task: MergeTask) -> int:
         size = task.input_bytes * (share / task.input_rows)
         files = max(files, files_for(size / task.target_bytes))
     even = -(-share // files)
-    return min(most, even if not task.cuts else int(even * _SLACK) + 1)
+    return min(most, even if task.row_ranges == 1 else int(even * _SLACK) + 1)
 
 
 def marks(

@@ -97,8 +97,8 @@ def read_staged(jvm: Iceberg, table: Any, tasks: Sequence[Any], task: MergeTask)
     """(group id, live rows of the scan tasks). Pass the id to :func:`unstage` when the rows are no longer needed."""
     group = stage(jvm, table, tasks)
     try:
-        # One task sorts a group without cuts in any case: use one split, so that the files are read in order.
-        split_bytes = None if task.cuts else one_split(task.input_bytes)
+        # One task sorts a group of one range in any case: use one split, so that the files are read in order.
+        split_bytes = None if task.row_ranges > 1 else one_split(task.input_bytes)
         return group, jvm.staged_rows(group, table, split_bytes=split_bytes)
     except BaseException:
         unstage(jvm, table, group)
@@ -273,7 +273,7 @@ def _target_bytes(task: MergeTask) -> int:
     Higher, if one file is enough for each range: what is left for a last file would be small.
     """
     if task.target_rows is None or task.input_rows <= task.target_rows:
-        targets = task.input_bytes / (len(task.cuts) + 1) / task.target_bytes
+        targets = task.input_bytes / task.row_ranges / task.target_bytes
         return int(task.target_bytes * (1 if files_for(targets) > 1 else _ONE_FILE))
     row_bytes = task.input_bytes / max(task.input_rows, 1)
     return min(task.target_bytes, max(1, int(task.target_rows * row_bytes * _ROW_MARGIN)))

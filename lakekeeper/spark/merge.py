@@ -1,12 +1,13 @@
-"""The merge on Spark: sort rows by the key, in one task or in ranges cut by the block statistics.
+"""The merge on Spark: sort rows by the key, in one task or in ranges.
 
-Each input is read once. A group that fits one task is sorted without a shuffle. A larger group is cut at bounds that
-the planner took from the blocks' own statistics, so that no sampling job reads it first:
+A group that one task can sort in memory is sorted without a shuffle. A larger one is cut into ranges, which are sorted
+side by side:
 
     one task     scan ─► coalesce(1) ─► sort ─► write
-    ranges       scan ─► bucket(key) ─► repartitionById ─► sort each ─► write
+    ranges       sample of the key ─► cuts
+                 scan ─► range of each row ─► repartitionById ─► sort each ─► write
 
-A key that follows a curve adds a temporary column: each row's curve position, by which rows are bucketed and sorted.
+A key that follows a curve adds a temporary column: each row's curve position, by which rows are cut and sorted.
 
 PySpark is imported inside the functions: ``import lakekeeper`` imports this module and must not import PySpark.
 """
@@ -24,6 +25,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.spark import columnar_merge, row_match
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.sampled_cuts import Cut, sampled_cuts
 from lakekeeper.spark.shims import shim
 from lakekeeper.spi import Held, Matched, Traces
 
@@ -53,15 +55,15 @@ class SparkRunner:
 
         if task.key is None:
             return rows.coalesce(1)
-        order = [F.col(column.name).asc_nulls_first() for column in task.key.columns]
+        cuts = sampled_cuts(rows, task, task.key)
+        by = [(F.col(column.name), column.kind) for column in task.key.columns]
         if task.boundaries is not None:
-            placed = with_place(rows, task.key, task.boundaries)
-            return _sorted(placed, F.col(PLACE), [F.lit(c) for c in task.cuts], [F.col(PLACE), *order]).drop(
-                PLACE
-            )
-        column = task.key.columns[task.cut_column]
-        cuts = [_literal(cut, column.kind) for cut in task.cuts]
-        return _sorted(rows, F.col(column.name), cuts, order)
+            by = [(F.col(PLACE), "int"), *by]
+            rows = with_place(rows, task.key, task.boundaries)
+        parts = (
+            shim().repartition_by_id(rows, len(cuts) + 1, _range(by, cuts, 0)) if cuts else rows.coalesce(1)
+        )
+        return parts.sortWithinPartitions(*[column.asc_nulls_first() for column, _ in by]).drop(PLACE)
 
     def merge_files(self, merge: FileMerge) -> Sequence[WrittenFile] | Reason:
         """Files merged by columnar workers; see :mod:`lakekeeper.spark.columnar_merge`."""
@@ -106,24 +108,29 @@ class SparkRunner:
         shim().cancel_group(self._spark.sparkContext._jsc.sc(), run_id)
 
 
-def _sorted(rows: DataFrame, by: Column, cuts: Sequence[Column], order: Sequence[Column]) -> DataFrame:
-    """Rows sorted as a whole by one task, or in ranges of ``by`` between the cuts, one task each."""
-    if not cuts:
-        return rows.coalesce(1).sortWithinPartitions(*order)
-    placed = shim().repartition_by_id(rows, len(cuts) + 1, _bucket(by, cuts, 0))
-    return placed.sortWithinPartitions(*order)
-
-
-def _bucket(key: Column, cuts: Sequence[Column], first: int) -> Column:
-    """Number of cuts at or below the key, by a balanced tree of comparisons; NULL is in the first range."""
+def _range(by: Sequence[tuple[Column, str]], cuts: Sequence[Cut], first: int) -> Column:
+    """Number of cuts at or below a row, by a balanced tree of comparisons."""
     from pyspark.sql import functions as F
 
     if not cuts:
         return F.lit(first)
     middle = len(cuts) // 2
-    above = _bucket(key, cuts[middle + 1 :], first + middle + 1)
-    below = _bucket(key, cuts[:middle], first)
-    return F.when(key >= cuts[middle], above).otherwise(below)
+    above = _range(by, cuts[middle + 1 :], first + middle + 1)
+    below = _range(by, cuts[:middle], first)
+    return F.when(_reaches(by, cuts[middle]), above).otherwise(below)
+
+
+def _reaches(by: Sequence[tuple[Column, str]], cut: Cut) -> Column:
+    """Whether a row is at or above a cut, column by column, with NULL first; NULL counts as false."""
+    from pyspark.sql import functions as F
+
+    (column, kind), value = by[0], cut[0]
+    if value is None:
+        return F.lit(True) if len(cut) == 1 else column.isNotNull() | _reaches(by[1:], cut[1:])
+    bound = _literal(value, kind)
+    if len(cut) == 1:
+        return column >= bound
+    return (column > bound) | ((column == bound) & _reaches(by[1:], cut[1:]))
 
 
 def _literal(cut: Any, kind: str) -> Column:

@@ -92,8 +92,8 @@ class GroupOptions:
     single_task_bytes: int = option(
         "single-task-bytes",
         512 * _MIB,
-        "Maximum input size that one Spark task sorts, but at least `target-file-size-bytes`. A larger group is cut "
-        "along the key into several tasks.",
+        "Maximum input size that one columnar worker merges, but at least `target-file-size-bytes`. A larger group "
+        "is cut along the key into several tasks. By rows, a task sorts 128 MiB, or one file if its target is larger.",
         unit="bytes",
         low=_KIB,
         scope="lower",

@@ -22,6 +22,7 @@ from lakekeeper.core.model.benefit import Worth
 from lakekeeper.core.model.blocks import Bools, Index
 from lakekeeper.core.model.boundaries import Boundaries, boundaries_from
 from lakekeeper.core.model.coefficients import Coefficients
+from lakekeeper.core.model.file_merge import files_for
 from lakekeeper.core.model.keys import ClusterKey, key_from_json, key_to_json
 from lakekeeper.core.model.plan_html import plan_html
 from lakekeeper.core.model.plan_table import plan_table
@@ -33,6 +34,8 @@ from lakekeeper.core.units import Floats, Ints
 
 FROZEN = -1
 ON_CURVE = -1
+SORTED_BYTES = 128 << 20
+"""Bytes of Parquet that a Spark task sorts without spilling where it has a gigabyte for its rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,9 +87,8 @@ class MergeTask:
     key                  sort order; None keeps rows in the order of the inputs
     input_level, level   the highest level among the inputs, and the level of the outputs
     target_bytes/_rows   where an output is cut, whichever comes first; ``max_bytes`` is never exceeded
-    cut_column, cuts     values of that key column (JSON form) at which a large group is cut into ranges, one Spark task
-                         each; without cuts, one Spark task sorts the whole group, without a shuffle.
-                         ``cut_column = ON_CURVE``: the cuts are positions on the key's curve
+    cut_column, cuts     values of that key column (JSON form) at which a columnar merge of a large group is cut into
+                         ranges, one Spark task each. ``cut_column = ON_CURVE``: positions on the key's curve
     boundaries           maps rows to curve positions, for a key that follows a curve; else None
     score                the policy's rank of the merge
     added_ms             for a part of a merge that a size bound cut: mean time (ms since the epoch) at which the merged
@@ -120,6 +122,16 @@ class MergeTask:
     worth: Worth | None = None
     added_ms: int = 0
     least_rows: int = 0
+
+    @property
+    def row_ranges(self) -> int:
+        """Ranges into which a merge by rows is cut, one Spark task each: no fewer than the cuts say.
+
+        One makes a file of the target size, or as many smaller files as a task sorts in memory.
+        """
+        if self.key is None:
+            return 1
+        return max(len(self.cuts) + 1, files_for(self.input_bytes / max(self.target_bytes, SORTED_BYTES)))
 
     @property
     def label(self) -> str:
