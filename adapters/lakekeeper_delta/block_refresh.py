@@ -7,13 +7,13 @@ a, b, c     +d          b: vector        -a, +e          a leaves, b, d and e ar
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.model.block_changes import changed_blocks
+from lakekeeper.core.model.block_changes import changed_blocks, only_blocks
 from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks
 from lakekeeper.errors import NotFound
 from lakekeeper_delta.blocks import added_blocks
@@ -31,14 +31,15 @@ _MOST = 100
 def refreshed_blocks(log: Log, state: State, snapshot: Snapshot, found: Sequence[Found]) -> BlockSet | None:
     """The blocks of ``state``, from those of an earlier version under the same key; ``found`` are the key's columns.
 
-    None if the metadata or the protocol has changed, for more than 100 commits, and if a commit is gone from the log.
+    None if the metadata or the protocol has changed, for more than 100 commits, if a commit is gone from the log, and
+    if the remove of a file does not name its deletion vector: the file is still live.
     """
     before = state.version if snapshot.version is None else snapshot.version
     if state.version < before or state.version - before > _MOST:
         return None
     try:
         since = commits_between(log, before, state.version)
-        if since.renewed:
+        if since.renewed or _leaves(snapshot.blocks, since.bare):
             return None
         at = _last_adds(since.files)
         if not at:
@@ -51,6 +52,11 @@ def refreshed_blocks(log: Log, state: State, snapshot: Snapshot, found: Sequence
     if len(added) != len(at):
         return None
     return changed_blocks(snapshot.blocks, pc.unique(since.files["path"]).to_pylist(), added)
+
+
+def _leaves(blocks: BlockSet, bare: Collection[str]) -> bool:
+    """Whether a file that was removed without a deletion vector has one."""
+    return bool(bare) and any(only_blocks(blocks, bare).delete_id.to_pylist())
 
 
 _NO_FILES: dict[str, list[object]] = {"path": [], "rows": [], "bytes": []}

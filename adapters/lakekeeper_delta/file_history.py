@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakekeeper.core.vacuum.vacuum_plan import FileInfo
+from lakekeeper_delta.file_marks import names_vectors
 from lakekeeper_delta.locations import Locator
 
 _VECTORS = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
@@ -50,6 +51,11 @@ class Gone:
         return self.version >= oldest if self.kind == "changes" or self.feed else self.version > oldest
 
 
+def _engine(action: Mapping[str, Any]) -> str | None:
+    info = action.get("commitInfo")
+    return info.get("engineInfo") if isinstance(info, Mapping) else None
+
+
 @dataclass(slots=True)
 class Journal:
     """Commits ``first`` … ``newest``, in the order in which they were applied.
@@ -57,8 +63,10 @@ class Journal:
     memory     the version whose live files can be queried; ``undone``, ``added`` and ``late`` hold the changes after it
     since      removes up to this version were processed before, but for those that its change feed needs; -1 for none
     whole      all commits of the table were read
+    masks_rows whether files of the table may have deletion vectors
     twofold    a file of the table has an absolute path: the same file may be live under another spelling
-    ambiguous  files whose remove may spell them differently from the add that is still live
+    ambiguous  files whose remove may not be that of the add that is still live: it may spell them differently, or lack
+               their deletion vector
     undone     (path in the action, deletion vector file) that may be live in ``memory``, and were removed since
     added      the same of those that were added since, and are live
     late       files that were added after ``memory``
@@ -80,6 +88,7 @@ class Journal:
     newest: int = -1
     examined: int = 0
     whole: bool = False
+    masks_rows: bool = True
     twofold: bool = False
     renewed: bool = False
     checked: int = -1
@@ -103,11 +112,12 @@ class Journal:
     def drop(self, version: int, actions: Collection[Mapping[str, Any]]) -> None:
         """Apply the actions of a commit other than its adds. Raises ValueError, KeyError or TypeError."""
         feeds = self._has_feed() and not any("cdc" in action for action in actions)
+        exact = any(names_vectors(_engine(action)) for action in actions)
         for action in actions:
             if "remove" in action:
                 feed = feeds and action["remove"].get("dataChange") is not False
                 if feed or version > self.since:
-                    self._remove(version, action["remove"], feed=feed)
+                    self._remove(version, action["remove"], feed=feed, exact=exact)
             elif "cdc" in action:
                 self._change_file(version, action["cdc"])
             elif version > self.memory and ("protocol" in action or self._renews(action)):
@@ -159,7 +169,7 @@ class Journal:
         """Whether the table records its changes."""
         return str(self.metadata.get("configuration", {}).get(_FEED, "")).lower() == "true"
 
-    def _remove(self, version: int, remove: Mapping[str, Any], *, feed: bool) -> None:
+    def _remove(self, version: int, remove: Mapping[str, Any], *, feed: bool, exact: bool) -> None:
         path, descriptor = str(remove["path"]), remove.get("deletionVector")
         vector = self.locator.vector(descriptor)
         location = self.locator.of(path)
@@ -171,7 +181,7 @@ class Journal:
             self._weigh(remove.get("size"), -1)
             self.undone.add((path, vector))
             self.added.discard((path, vector))
-        if self.locator.is_ambiguous(path):
+        if self.locator.is_ambiguous(path) or (not vector and not exact and self.masks_rows):
             self.ambiguous |= {*self.locator.readings(path), vector}
         if location is None:
             self.outside[path] = version

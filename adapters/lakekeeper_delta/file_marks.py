@@ -26,6 +26,14 @@ def vector_id(vector: Mapping[str, Any] | None) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
 
 
+def names_vectors(engine: str | None) -> bool:
+    """Whether the removes of an engine name the deletion vector of the file, as the protocol demands.
+
+    Trino's do not in some statements (trinodb/trino 31253). For Delta, the file with its vector then stays live.
+    """
+    return (engine or "").startswith(("Apache-Spark/", "Databricks-Runtime/"))
+
+
 def delete_id(descriptor: Column) -> Column:
     """The unique id of a deletion vector descriptor, as Delta's own ``uniqueId`` spells it; ``""`` if null."""
     from pyspark.sql import functions as F

@@ -67,7 +67,7 @@ def find_garbage(
 
 
 def _undecided(journal: Journal, gone: dict[str, Gone]) -> set[str]:
-    """Files that a live action may name: under another spelling, or as another user of a deletion vector file."""
+    """Files that a live action may name: in another spelling or with another vector, or as another user of a vector."""
     if journal.twofold:
         return set(gone)
     vectors = set() if journal.whole else {path for path, g in gone.items() if g.kind == "deletes"}

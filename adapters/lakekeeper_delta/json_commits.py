@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lakekeeper.core.planning.rebase import Winner
 from lakekeeper.errors import MALFORMED, AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
-from lakekeeper_delta.file_marks import delete_id, vector_id
+from lakekeeper_delta.file_marks import delete_id, names_vectors, vector_id
 from lakekeeper_delta.filesystem import in_parallel
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.per_log import PerLog
@@ -50,13 +50,15 @@ class Since:
 
     ``files`` is an unordered table of version, path, delete_id and live (true for an add, false for a remove). ``adds``
     maps each path that one commit both removes and adds to its newest add, as JSON; large commits are left out.
-    ``renewed``: a commit has a metaData or protocol action.
+    ``renewed``: a commit has a metaData or protocol action. ``bare``: paths that an engine removed without a deletion
+    vector although it may not know that the file has one (:func:`names_vectors`).
     """
 
     winners: tuple[Winner, ...] = ()
     files: pa.Table = field(default_factory=_FILES.empty_table)
     adds: Mapping[str, str] = field(default_factory=dict)
     renewed: bool = False
+    bare: frozenset[str] = frozenset()
 
     def touching(self, paths: pa.Array) -> pa.Table:
         """The actions on these paths; there may be far more paths than actions."""
@@ -256,7 +258,14 @@ def parsed(version: int, text: str, canonical: Canonical = str) -> Since:
     columns = [list(column) for column in zip(*files, strict=True)] or [[], [], [], []]
     table = pa.table(dict(zip(_FILES.names, columns, strict=True)), schema=_FILES)
     again = {path: line for path, line in adds.items() if path in removed}
-    return Since((_winner(version, acts, about, metadata=metadata),), table, again, renewed)
+    bare = frozenset() if names_vectors(info.get("engineInfo")) else _bare(table)
+    return Since((_winner(version, acts, about, metadata=metadata),), table, again, renewed, bare)
+
+
+def _bare(files: pa.Table) -> frozenset[str]:
+    """The paths of removes without a deletion vector."""
+    bare = pc.and_(pc.invert(files["live"]), pc.equal(files["delete_id"], ""))
+    return frozenset(files.filter(bare)["path"].to_pylist())
 
 
 def _joined(found: Iterable[Since]) -> Since:
@@ -271,6 +280,7 @@ def _joined(found: Iterable[Since]) -> Since:
         pa.concat_tables([_FILES.empty_table(), *(part.files for part in parts)]),
         adds,
         any(part.renewed for part in parts),
+        frozenset().union(*(part.bare for part in parts)),
     )
 
 
@@ -301,6 +311,7 @@ def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]
         protocol.isNotNull().alias("protocol"),
         info.getField("operation").alias("operation"),
         info.getField("tags").getItem(RUN_TAG).alias("run"),
+        info.getField("engineInfo").alias("engine"),
         at.alias("at_ms"),
     )
     table = log.jvm.to_arrow(rows)
@@ -315,14 +326,16 @@ def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]
     about = {row["version"]: row for row in others if not (row["metadata"] or row["protocol"])}
     metadata_at = {row["version"] for row in others if row["metadata"]}
     renewed = {row["version"] for row in others if row["metadata"] or row["protocol"]}
-    return {
-        v: Since(
-            (_winner(v, acts.get(v), about.get(v) or {}, metadata=v in metadata_at),),
-            files.filter(pc.equal(files["version"], v)).select(_FILES.names).cast(_FILES),
+    found = {}
+    for v in versions:
+        facts, own = about.get(v) or {}, files.filter(pc.equal(files["version"], v)).select(_FILES.names)
+        found[v] = Since(
+            (_winner(v, acts.get(v), facts, metadata=v in metadata_at),),
+            own.cast(_FILES),
             renewed=v in renewed,
+            bare=frozenset() if names_vectors(facts.get("engine")) else _bare(own),
         )
-        for v in versions
-    }
+    return found
 
 
 def _winner(
@@ -375,7 +388,7 @@ def _schema() -> StructType:
     )
     file = T.StructType().add("path", "string").add("deletionVector", vector).add("dataChange", "boolean")
     info = T.StructType().add("operation", "string").add("tags", T.MapType(T.StringType(), T.StringType()))
-    info = info.add("timestamp", "long").add("inCommitTimestamp", "long")
+    info = info.add("timestamp", "long").add("inCommitTimestamp", "long").add("engineInfo", "string")
     metadata = T.StructType().add("id", "string")
     protocol = T.StructType().add("minReaderVersion", "integer")
     return (

@@ -115,6 +115,7 @@ def _read(log: Log, disk: Disk, state: State, since: int | None, searched: Colle
         first=first,
         newest=newest,
         whole=since is None and first == 0,
+        masks_rows="deletionVectors" in state.features,
         searched=searched,
     )
     latest = 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.engine.delete.row_delete import delete_rows
@@ -11,6 +14,7 @@ from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.testing.contents import contents
 from lakekeeper_delta import known_state, rewrite
 from lakekeeper_delta.known_state import add_files, all_files, parts_of
+from tests.delta.by_hand import by_hand, changed, removed
 from tests.delta.scene import Scene
 from tests.rewrites import tasks_of
 
@@ -77,6 +81,29 @@ def test_the_files_of_each_version_are_those_that_delta_lists(filled: Scene) -> 
                 sure = adapter.deletes.covered(blocks, where)
                 assert covered - fresh <= sure <= covered, (step, where)
     assert len(bases) == 1
+
+
+@pytest.mark.parametrize("kept", ["a large log", "a session"])
+def test_a_remove_without_the_vector_of_the_file_removes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """Loss L138: such a file was no longer seen, and its rows survived a ``delete`` that reported success."""
+    if kept == "a session":
+        monkeypatch.setattr(known_state, "LARGE_LOG", 1 << 40)
+    table = by_hand(spark, tmp_path / "t")
+    whole, (_, (vector,)) = table.add("a.parquet", [1, 2]), table.vectors([0])
+    table.commit(changed(whole, deletionVector=vector))
+    adapter = table.scene.adapter()
+    session = TableSession(adapter)
+    assert len(session.snapshot().blocks) == 1
+    table.commit(removed(whole), table.add("b.parquet", [2, 3]))
+    assert sorted(row.k for row in spark.table(table.scene.sql).collect()) == [2, 2, 3]
+    assert len(session.snapshot().blocks) == 2
+    log = table.scene.log()
+    found = {row["path"] for row in all_files(adapter._log, log.latest()).collect()}
+    assert found == {"a.parquet", "b.parquet"}
+    delete_rows(session, SparkRunner(spark), "k = 2", resolve())
+    assert sorted(row.k for row in spark.table(table.scene.sql).collect()) == [3]
 
 
 def test_a_predicate_that_means_another_time_is_searched_again(scene: Scene) -> None:

@@ -79,6 +79,21 @@ def test_a_remove_that_spells_the_path_differently_removes_nothing(
     assert look(table.scene, since=since).sweep() == {"p=ä/x.parquet"}
 
 
+@pytest.mark.parametrize("since", [None, 1])
+def test_a_remove_without_the_vector_of_the_file_removes_nothing(table: ByHand, since: int | None) -> None:
+    """Loss L137: Trino removes files so (31253). To Delta, the file with its vector stays live, and Spark reads it."""
+    whole, (_, (vector,)) = table.add("a.parquet", [1, 2]), table.vectors([0])
+    masked = changed(whole, deletionVector=vector)
+    table.commit(whole)
+    table.commit(removed(whole), masked)
+    table.commit(removed(whole))
+    table.commit(table.add("b.parquet", [3]))
+    assert {row.k for row in table.scene.spark.table(table.scene.sql).collect()} == {2, 3}
+    assert look(table.scene, since=since).names() == set()
+    table.commit(removed(masked))
+    assert "a.parquet" in look(table.scene, since=since).sweep()
+
+
 def test_an_add_that_the_state_in_memory_lacks_keeps_its_file(spark: SparkSession, tmp_path: Path) -> None:
     table = by_hand(spark, tmp_path / "a table", partition="p")
     storage = table.scene.adapter().storage
