@@ -29,7 +29,12 @@ def physical_rows(log: Log, state: State, paths: Sequence[str], masked: Sequence
     names = spelled(log, plain)
     rows = {path: counted[names[path]] for path in plain if names[path] in counted}
     others = [path for path in paths if path not in rows]
-    return rows | dict(zip(others, in_parallel(lambda path: _footer(log, path), others), strict=True))
+    return rows | rows_of_footers(log, others)
+
+
+def rows_of_footers(log: Log, paths: Sequence[str]) -> dict[str, int]:
+    """Path → rows of the file, including deleted ones, by its footer. Raises AdapterError for an unreadable file."""
+    return dict(zip(paths, in_parallel(lambda path: _footer(log, path), paths), strict=True))
 
 
 def _scanned(log: Log, state: State, paths: Sequence[str]) -> dict[str, int]:
@@ -56,6 +61,6 @@ def _unknown(log: Log, what: str, error: Exception) -> AdapterError:
     chain = causes(error)
     why = (chain[-1][1] if chain else str(error)).strip().splitlines()
     return AdapterError(
-        f"{log.name}: the log does not record the number of rows of {what}, and it cannot be counted "
+        f"{log.name}: the number of rows of {what} is not known from the log, and they cannot be counted "
         f"({why[0] if why else type(error).__name__}); nothing was written"
     )

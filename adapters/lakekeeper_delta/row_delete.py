@@ -43,6 +43,7 @@ from lakekeeper_delta.deletion_writer import (
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import carried_marks, described, discard, write_files
+from lakekeeper_delta.row_counts import rows_of_footers
 from lakekeeper_delta.where import table_frame
 
 if TYPE_CHECKING:
@@ -291,17 +292,19 @@ class _Touched:
         present = {path: self.adds[path].deletionVector() for path in self.counts}
         vectors = write_vectors(self.log, self.state, self.run, self.places, present, self.counts)
         written += vectors.files
-        left = [path for path, v in vectors.by_file.items() if int(v.cardinality()) < self.rows[path]]
-        keep_vectors(self.log, vectors, left)
+        dead = {path: int(vector.cardinality()) for path, vector in vectors.by_file.items()}
+        left = {path: rows for path, rows in self._left(dead).items() if rows}
+        keep_vectors(self.log, vectors, list(left))
         gone = {path: _Gone(self.rows[path]) for path in self.counts}
-        for path in left:
+        for path, rows in left.items():
             vector = vectors.by_file[path]
-            gone[path] = _Gone(self.rows[path], vector, vectors.file_of(self.log, path))
+            gone[path] = _Gone(dead[path] + rows, vector, vectors.file_of(self.log, path))
         return gone
 
     def by_copies(self, written: list[str]) -> dict[str, _Gone]:
         log, state = self.log, self.state
-        kept = {path: rows for path in self.counts if (rows := self._left(path))}
+        dead = {path: self._dead(path) + count for path, count in self.counts.items()}
+        kept = {path: rows for path, rows in self._left(dead).items() if rows}
         readable = {path: self.adds[path] for path in kept}
         copies = write_copies(log, state, self.run, self.places, readable, kept)
         written += [_path(copy, "add") for copy in copies.values()]
@@ -317,16 +320,25 @@ class _Touched:
         made = partition_values.like(log, state, made, adds.values())
         return {path: replace(gone[path], feed=action) for path, action in zip(adds, made, strict=True)}
 
-    def _left(self, path: str) -> int:
-        """Live rows of a file after the delete."""
+    def _left(self, dead: Mapping[str, int]) -> dict[str, int]:
+        """Path → live rows after the delete, of files in which so many rows are ``dead`` then.
+
+        Where none would be left, the footer must agree: Trino's ANALYZE records the live rows of a file as all of its
+        rows, and a file that is removed takes those beyond with it.
+        """
+        empty = [path for path, rows in dead.items() if rows >= self.rows[path]]
+        rows = {**self.rows, **rows_of_footers(self.log, empty)}
+        return {path: rows[path] - count for path, count in dead.items()}
+
+    def _dead(self, path: str) -> int:
         vector = self.adds[path].deletionVector()
-        dead = int(vector.cardinality()) if vector is not None else 0
-        return self.rows[path] - dead - self.counts[path]
+        return int(vector.cardinality()) if vector is not None else 0
 
 
 def _counted(log: Log, add: Any, rows: int) -> Any:
-    """An action with a row count, which a file with a deletion vector must have."""
-    if add.numPhysicalRecords().isDefined():
+    """An action with the right row count, which a file with a deletion vector must have."""
+    known = add.numPhysicalRecords()
+    if known.isDefined() and int(known.get()) == rows:
         return add
     return log.edited(add, stats=json.dumps({"numRecords": rows, "tightBounds": False}))
 

@@ -26,7 +26,7 @@ from lakekeeper_delta.known_state import inputs_of
 from lakekeeper_delta.rewrite import Written
 from lakekeeper_delta.row_positions import below, spelled
 from lakekeeper_delta.table import DeltaTable
-from tests.delta.by_hand import ByHand
+from tests.delta.by_hand import ByHand, by_hand, changed
 from tests.delta.scene import Scene
 from tests.oracles import delta_log
 
@@ -209,3 +209,40 @@ def test_statistics_of_a_file_without_rows_are_computed_once(scene: Scene) -> No
     opened = lk.table(scene.spark, str(scene.path))
     assert opened.compute_statistics(["k"]).changed
     assert not opened.compute_statistics(["k"]).changed
+
+
+def miscounted(spark: SparkSession, path: Path) -> ByHand:
+    """A file of four rows of which two are deleted; the log says that it has two rows, as Trino's ANALYZE writes it."""
+    table = by_hand(spark, path)
+    whole, (_, (vector,)) = table.add("a.parquet", [1, 2, 3, 4]), table.vectors([0, 1])
+    table.commit(changed(whole, deletionVector=vector, stats='{"numRecords":2}'))
+    assert keys(table) == [3, 4]
+    return table
+
+
+def keys(table: ByHand) -> list[int]:
+    return sorted(row.k for row in table.scene.spark.table(table.scene.sql).collect())
+
+
+@pytest.mark.parametrize("verb", ["compact", "merge_deletes", "recluster"])
+def test_a_count_of_live_rows_in_place_of_all_rows_loses_none(
+    spark: SparkSession, tmp_path: Path, verb: str
+) -> None:
+    """Loss L139: as many rows deleted as the log records were all rows of the file, and its live rows were dropped."""
+    table = miscounted(spark, tmp_path / "t")
+    table.commit(table.add("b.parquet", [5]))
+    opened = lk.table(spark, str(table.path))
+    opened.recluster("k", policy="full") if verb == "recluster" else getattr(opened, verb)()
+    assert keys(table) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("masks", ["true", "false"])
+def test_a_delete_counts_the_rows_of_a_file_that_it_would_remove(
+    spark: SparkSession, tmp_path: Path, masks: str
+) -> None:
+    """The neighbour: a delete of further rows, with vectors and by copies."""
+    table = by_hand(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": masks})
+    whole, (_, (vector,)) = table.add("a.parquet", [1, 2, 3, 4, 5]), table.vectors([3])
+    table.commit(changed(whole, deletionVector=vector, stats='{"numRecords":3}'))
+    lk.table(spark, str(table.path)).delete("k <= 2")
+    assert keys(table) == [3, 5]
