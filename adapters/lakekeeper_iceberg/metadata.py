@@ -18,10 +18,12 @@ _TARGET = "commit.manifest.target-size-bytes"
 _USUAL = 8 << 20
 WORTH = 2
 """Manifests are rewritten if there are at least this many times the number that their bytes need."""
+_WITH_ROW_IDS = 3
 _OF_SPARK = ("org.apache.spark.", "pyspark.")
 
 _NOT_DUE = "{before:count manifest}, not worth rewriting into {after}"
-_OVER_HTTP = "{before:count manifest} kept: Iceberg's rewrite of manifests is not safe over HTTP"
+_REPEATED = "{before:count manifest} kept: the catalog may repeat a commit"
+_LOSES_ROW_IDS = "{before:count manifest} kept: before Iceberg 1.12, row ids would change"
 _KEPT = "{before:count manifest} kept: Iceberg found none of them to rewrite"
 _DUE = "{before:count manifest} would become {after}"
 _MERGED = "{before:count manifest} became {after}"
@@ -48,10 +50,9 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
     if before < max(WORTH * after, after + WORTH):
         why = Reason.of("manifests_not_due", _NOT_DUE, before=before, after=after)
         return MetadataChange(before, before, None, why)
-    if jvm.over_http(table):
-        return MetadataChange(
-            before, before, None, Reason.of("manifests_over_http", _OVER_HTTP, before=before)
-        )
+    unsafe = _unsafe(jvm, table, before)
+    if unsafe is not None:
+        return MetadataChange(before, before, None, unsafe)
     if dry_run:
         return MetadataChange(
             before, after, None, Reason.of("manifests_due", _DUE, before=before, after=after)
@@ -62,6 +63,19 @@ def compact_metadata(jvm: Iceberg, table: Any, name: str, *, dry_run: bool) -> M
         return MetadataChange(before, before, None, Reason.of("manifests_kept", _KEPT, before=before))
     why = Reason.of("manifests_merged", _MERGED, before=gone, after=made)
     return MetadataChange(before, before - gone + made, version, why)
+
+
+def _unsafe(jvm: Iceberg, table: Any, before: int) -> Reason | None:
+    """Why Iceberg's action must not rewrite the manifests of a table; None if it may.
+
+    After a commit that lost, it deletes the manifest lists of all attempts, even of one that landed. Before 1.12,
+    it writes manifests without the first row ids of their files, and the commit assigns others (apache/iceberg 16699).
+    """
+    if jvm.repeats_commits(table):
+        return Reason.of("manifests_repeated", _REPEATED, before=before)
+    if int(table.operations().current().formatVersion()) >= _WITH_ROW_IDS and not jvm.keeps_row_ids():
+        return Reason.of("manifests_lose_row_ids", _LOSES_ROW_IDS, before=before)
+    return None
 
 
 def _of_specs(jvm: Iceberg, table: Any, name: str, specs: list[int]) -> tuple[int, int, int | None]:

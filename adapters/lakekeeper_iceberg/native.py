@@ -26,6 +26,7 @@ _CONSUMER = "java.util.function.LongConsumer"
 _FUNCTION = "java.util.function.Function"
 _BUFFER = "java.nio.ByteBuffer"
 NESSIE = "NessieTableOperations"
+_JDBC = _ICEBERG + "jdbc."
 _DIRECTORY = _ICEBERG + "hadoop.HadoopTableOperations"
 _METADATA = "__metadata_col"  # Spark's marker of a metadata column
 
@@ -118,6 +119,23 @@ class Iceberg(BulkJvm):
         (apache/iceberg 12818), so they are not used with these catalogs.
         """
         return str(table.operations().getClass().getSimpleName()) in ("RESTTableOperations", NESSIE)
+
+    def repeats_commits(self, table: Any) -> bool:
+        """Whether a commit to the table may be sent twice, and the second answer be that it lost: over HTTP or by JDBC.
+
+        The client of a JDBC catalog repeats an UPDATE after a broken connection, though the first one may have landed.
+        SQLite, which is a file, has no connection.
+        """
+        operations = table.operations()
+        if str(operations.getClass().getSimpleName()) != "JdbcTableOperations":
+            return self.over_http(table)
+        pool = self.hidden_field(operations, _JDBC + "JdbcTableOperations", "connections")
+        return not str(self.hidden_field(pool, _JDBC + "JdbcClientPool", "dbUrl")).startswith("jdbc:sqlite:")
+
+    def keeps_row_ids(self) -> bool:
+        """Whether Spark's view of a file has its first row id; before Iceberg 1.12 it has none."""
+        declared = self.handles.java_class(_ICEBERG + "spark.SparkContentFile").getDeclaredMethods()
+        return any(str(method.getName()) == "firstRowId" for method in declared)
 
     def pinned(self, table: Any, properties: Mapping[str, str] | None = None) -> Any:
         """A table object fixed at the current metadata of ``table``, with additional ``properties``.

@@ -10,6 +10,7 @@ import pytest
 from lakekeeper.errors import CommitError, Conflict, NotSent, Rejected, Unknown
 from lakekeeper_iceberg.commit import certain_failure, is_lost_race, send
 from lakekeeper_iceberg.metadata import compact_metadata
+from lakekeeper_iceberg.native import Iceberg
 
 _ICEBERG = "org.apache.iceberg.exceptions."
 
@@ -63,6 +64,56 @@ def test_both_readings_of_an_error_agree(error: Exception, lost: bool) -> None:
         assert certain_failure("t", error)[0] is lost
 
 
+def nine_manifests(version: int = 2) -> Any:
+    """A table whose nine manifests are worth rewriting."""
+    manifests = [SimpleNamespace(partitionSpecId=lambda: 0, length=lambda: 100) for _ in range(9)]
+    metadata = SimpleNamespace(
+        defaultSpecId=lambda: 0, schema=lambda: None, specs=list, formatVersion=lambda: version
+    )
+    return SimpleNamespace(
+        refresh=lambda: None,
+        operations=lambda: SimpleNamespace(current=lambda: metadata),
+        currentSnapshot=lambda: SimpleNamespace(dataManifests=lambda _: manifests),
+        properties=dict,
+        io=lambda: None,
+    )
+
+
+@pytest.mark.parametrize(
+    "version, repeats, keeps, code",
+    [(2, True, True, "manifests_repeated"), (3, False, False, "manifests_lose_row_ids")],
+)
+def test_manifests_are_kept_where_iceberg_would_do_damage(
+    version: int, repeats: bool, keeps: bool, code: str
+) -> None:
+    """Losses L141, L142: a JDBC client that repeats a commit, and Iceberg before 1.12 on a table with row ids."""
+    jvm: Any = SimpleNamespace(
+        text_map=dict, items=list, repeats_commits=lambda _: repeats, keeps_row_ids=lambda: keeps
+    )
+    done = compact_metadata(jvm, nine_manifests(version), "t", dry_run=False)
+    assert (done.version, done.files_before, done.files_after, done.reason.code) == (None, 9, 9, code)
+
+
+@pytest.mark.parametrize(
+    "kind, url, repeats",
+    [
+        ("JdbcTableOperations", "jdbc:postgresql://db/catalog", True),
+        ("JdbcTableOperations", "jdbc:mysql://db/catalog", True),
+        ("JdbcTableOperations", "jdbc:sqlite:/tmp/catalog.db", False),
+        ("RESTTableOperations", "", True),
+        ("NessieTableOperations", "", True),
+        ("HadoopTableOperations", "", False),
+    ],
+)
+def test_catalogs_that_may_repeat_a_commit(kind: str, url: str, repeats: bool) -> None:
+    fields = {"connections": "pool", "dbUrl": url}
+    jvm: Any = SimpleNamespace(hidden_field=lambda _item, _cls, name: fields[name])
+    jvm.over_http = lambda table: Iceberg.over_http(jvm, table)
+    operations = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: kind))
+    table = SimpleNamespace(operations=lambda: operations)
+    assert Iceberg.repeats_commits(jvm, table) is repeats
+
+
 @pytest.mark.parametrize(
     "error, expected",
     [
@@ -85,24 +136,15 @@ def test_a_rewrite_of_manifests_is_refused_only_if_nothing_was_committed(
 
     action: Any = SimpleNamespace(specId=lambda _: action, execute=execute)
     actions = SimpleNamespace(rewriteManifests=lambda _: action)
-    manifests = [SimpleNamespace(partitionSpecId=lambda: 0, length=lambda: 100) for _ in range(9)]
     jvm: Any = SimpleNamespace(
         static=lambda *_: lambda _: actions,
         session=None,
         text_map=dict,
         items=list,
-        over_http=lambda _: False,
-    )
-    metadata = SimpleNamespace(defaultSpecId=lambda: 0, schema=lambda: None, specs=list)
-    table = SimpleNamespace(
-        refresh=lambda: None,
-        operations=lambda: SimpleNamespace(current=lambda: metadata),
-        currentSnapshot=lambda: SimpleNamespace(dataManifests=lambda _: manifests),
-        properties=dict,
-        io=lambda: None,
+        repeats_commits=lambda _: False,
     )
     with pytest.raises(expected) as raised:
-        compact_metadata(jvm, table, "t", dry_run=False)
+        compact_metadata(jvm, nine_manifests(), "t", dry_run=False)
     assert type(raised.value) is expected
     assert ("is not known" in str(raised.value)) is (expected is Unknown)
 
