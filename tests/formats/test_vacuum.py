@@ -110,6 +110,30 @@ def test_a_running_rewrite_finds_the_files_it_read(spark: SparkSession, lake: La
     assert lake.fingerprint(name) == after
 
 
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_a_vacuum_keeps_the_versions_by_which_the_commit_of_a_running_rewrite_is_checked(
+    spark: SparkSession, lake: Lake, by: str
+) -> None:
+    """Loss L140: the versions after the one that the run had read expired, and all of its work was dropped."""
+    name = rewritten(lake, 1)
+    before = lake.fingerprint(name)
+
+    def vacuum(phase: str, _info: Mapping[str, Any]) -> None:
+        if phase in ("planned", "written"):
+            for start in (1000, 1010, 1020):
+                lake.append(name, spark.range(start, start + 5).selectExpr("id", "1 AS k", "'x' AS v"))
+        if phase in ("read", "written", "before_commit"):
+            lk.table(spark, name).vacuum(**NOW)
+
+    options = {**REWRITE, "merge-engine": "spark" if by == "rows" else "auto"}
+    report = lk.table(spark, name).recluster("k", options=options, observer=vacuum)
+    assert (report.commits, report.conflicts) == (1, 0), report
+    after = lake.fingerprint(name)
+    assert after[0] == before[0] + 30
+    lk.table(spark, name).vacuum(**NOW)
+    assert lake.fingerprint(name) == after
+
+
 def unnamed(place: Path) -> Path:
     """A path at which a writer of the format could write a data file; no file exists there."""
     written = next(p for p in on_disk(place) if p.suffix == ".parquet" and not p.parent.name.startswith("lk"))

@@ -247,7 +247,7 @@ class Code(str, Enum):
     CURRENT_RECENTLY = "current_recently", "was the current version within the last {age_ms:ms}"
     TIME_UNKNOWN = "time_unknown", "its commit time is not known"
     NAMED_BY_CALLER = "named_by_caller", "listed in keep_versions"
-    READ_BY_RUN = "read_by_run", "run {run_id} has read it and may be writing"
+    READ_BY_RUN = "read_by_run", "run {run_id} has read it or an earlier version"
     IN_TRASH = "in_trash", "the trash entry '{entry}' can be restored from it"
     UNREAD_BY_STREAM = "unread_by_stream", "the stream with checkpoint {checkpoint} has yet to read it"
     STREAM_SOURCE_UNKNOWN = (

@@ -104,7 +104,7 @@ class Stream:
 class Retention:
     """What a call requests: ``age_ms`` (None: as the table says), the ``last`` versions, and versions that always stay.
 
-    ``active`` are versions that runs in progress have read, each with the reason; ``streams`` continue from a version.
+    ``active`` are versions that runs in progress need, each with the reason; ``streams`` continue from a version.
     ``least_ms`` is the minimum of the table's retention; it applies if ``age_ms`` is None. For ``sink_ms`` after the
     last commit of a stream that writes into the table, the versions stay in which it looks up its position.
     ``names_expire`` is False if the call removes no name, whatever its age: its version then stays, too.
@@ -338,15 +338,21 @@ def _to_read(table: str, versions: Versions, stream: Stream) -> set[int]:
     if versions.linear and starts:
         # The next version may not exist yet; if the log no longer has it, all versions of the log are kept.
         return {version for version in known if version >= min(starts)}
+    return lines_from(versions, starts)
+
+
+def lines_from(versions: Versions, starts: Iterable[int]) -> set[int]:
+    """These versions, and all later ones in their lines."""
     after: dict[int | None, list[int]] = {}
     for version in versions.items:
         after.setdefault(version.parent, []).append(version.id)
     found: set[int] = set()
-    while starts:
-        at = starts.pop()
+    left = list(starts)
+    while left:
+        at = left.pop()
         if at not in found:
             found.add(at)
-            starts += after.get(at, [])
+            left += after.get(at, [])
     return found
 
 

@@ -29,6 +29,7 @@ from lakekeeper.core.vacuum.retention import (
     Stream,
     Versions,
     keep,
+    lines_from,
 )
 from lakekeeper.core.vacuum.vacuum_plan import (
     METADATA_KINDS,
@@ -222,7 +223,8 @@ class VacuumJob:
         """Raise Conflict if a run has come to read an expired version: one that comes later finds us registered."""
         intents = retried(lambda: registered(self.adapter.notes), self.clock, SHORT_PAUSES)
         for version, run_id in read_by_runs(intents, self._timeout_ms, self.clock.now_ms()).items():
-            gone = version < look.kept.oldest if look.versions.linear else version in look.plan.gone
+            needed = lines_from(look.versions, [version])
+            gone = version < look.kept.oldest if look.versions.linear else needed & set(look.plan.gone)
             if gone and version not in look.active:
                 raise Conflict(
                     f"{self.adapter.table}: run {run_id} reads version {version} now", f"run {run_id}"
@@ -399,9 +401,11 @@ class VacuumJob:
                 least = options.vacuum.retention_ms
             else:
                 age = options.vacuum.retention_ms
+        # A commit is checked against all commits since the version that its run read: those must be there, too.
         active_runs = {
-            version: Reason.of(Code.READ_BY_RUN, run_id=run_id)
+            number: Reason.of(Code.READ_BY_RUN, run_id=run_id)
             for version, run_id in read_by_runs(intents, self._timeout_ms, now_ms).items()
+            for number in lines_from(versions, [version])
         }
         keep_ms = options.vacuum.trash_retention_ms
         held = held_versions(self.adapter.notes, versions, keep_ms, now_ms)
