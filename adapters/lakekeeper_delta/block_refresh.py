@@ -39,7 +39,7 @@ def refreshed_blocks(log: Log, state: State, snapshot: Snapshot, found: Sequence
         return None
     try:
         since = commits_between(log, before, state.version)
-        if since.renewed or _leaves(snapshot.blocks, since.bare):
+        if since.renewed or _survives(snapshot.blocks, since.bare):
             return None
         at = _last_adds(since.files)
         if not at:
@@ -54,7 +54,7 @@ def refreshed_blocks(log: Log, state: State, snapshot: Snapshot, found: Sequence
     return changed_blocks(snapshot.blocks, pc.unique(since.files["path"]).to_pylist(), added)
 
 
-def _leaves(blocks: BlockSet, bare: Collection[str]) -> bool:
+def _survives(blocks: BlockSet, bare: Collection[str]) -> bool:
     """Whether a file that was removed without a deletion vector has one."""
     return bool(bare) and any(only_blocks(blocks, bare).delete_id.to_pylist())
 

@@ -50,8 +50,8 @@ class Since:
 
     ``files`` is an unordered table of version, path, delete_id and live (true for an add, false for a remove). ``adds``
     maps each path that one commit both removes and adds to its newest add, as JSON; large commits are left out.
-    ``renewed``: a commit has a metaData or protocol action. ``bare``: paths that an engine removed without a deletion
-    vector although it may not know that the file has one (:func:`names_vectors`).
+    ``renewed``: a commit has a metaData or protocol action. ``bare``: paths removed without a deletion vector, by an
+    engine whose removes may lack it (:func:`names_vectors`).
     """
 
     winners: tuple[Winner, ...] = ()

@@ -92,7 +92,7 @@ class _Known:
             return Parts(base, kept=True)
         try:
             since = commits_between(log, before.version, state.version)
-            if since.renewed or since.files.num_rows > _MOST_ACTIONS or _leaves(log, base, since.bare):
+            if since.renewed or since.files.num_rows > _MOST_ACTIONS or _survives(log, base, since.bare):
                 return None
             deltas = commit_files(log, range(before.version + 1, state.version + 1))
         except NotFound:
@@ -189,7 +189,7 @@ def inputs_of(log: Log, state: State, task: str, paths: Iterable[str]) -> Any:
     return found
 
 
-def _leaves(log: Log, base: Any, bare: Collection[str]) -> bool:
+def _survives(log: Log, base: Any, bare: Collection[str]) -> bool:
     """Whether a file stays live because its remove does not name its deletion vector."""
     if not bare:
         return False

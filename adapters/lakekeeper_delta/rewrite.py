@@ -31,7 +31,7 @@ FILE = "__lakekeeper_file"
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
 _CODEC_PROPERTY = "delta.parquet.compression.codec"
 _UNLIMITED = (1 << 63) - 1  # rows a file; Spark counts them in a long
-_SLACK = 1.1  # ranges of a sample are uneven: some slack avoids a tiny last file in each
+_SLACK = 1.1  # ranges cut by a sample are uneven: some slack avoids a tiny last file in each
 
 
 @dataclass(frozen=True, slots=True)
