@@ -28,7 +28,7 @@ PER_RANGE = 2_000
 """Sampled rows for each range: the standard deviation of its size is then 2%."""
 MOST = 200_000
 """Sampled rows for all ranges."""
-_SEED = 0x1A6E_4EE9_E7A1  # a user's rand(1) draws the numbers of a sample with seed 1, in the same order
+_SEED = 0x1A6E_4EE9_E7A1  # a small one could be that of a user's rand(1): both would draw the same numbers
 _MICROSECOND = timedelta(microseconds=1)
 _READ = {  # dates and times that Python cannot hold, or would move to another time zone
     "date": "unix_date({})",
@@ -63,7 +63,7 @@ def sampled_cuts(rows: DataFrame, task: MergeTask, key: ClusterKey) -> list[Cut]
 
 
 def _distinct(picked: Sequence[Cut]) -> list[Cut]:
-    """What follows the first pick, by as few leading columns as tell all picks apart, each value once."""
+    """What follows the first pick, by as few leading columns as distinguish all picks, each value once."""
     for width in range(1, len(picked[0]) + 1):
         found = list(dict.fromkeys(pick[:width] for pick in picked))
         if len(found) == len(picked):

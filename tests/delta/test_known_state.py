@@ -93,14 +93,13 @@ def test_a_remove_without_the_vector_of_the_file_removes_nothing(
     table = by_hand(spark, tmp_path / "t")
     whole, (_, (vector,)) = table.add("a.parquet", [1, 2]), table.vectors([0])
     table.commit(changed(whole, deletionVector=vector))
-    adapter = table.scene.adapter()
-    session = TableSession(adapter)
+    session, log = TableSession(table.scene.adapter()), table.scene.log()
     assert len(session.snapshot().blocks) == 1
+    assert all_files(log, log.latest()).count() == 1
     table.commit(removed(whole), table.add("b.parquet", [2, 3]))
     assert sorted(row.k for row in spark.table(table.scene.sql).collect()) == [2, 2, 3]
     assert len(session.snapshot().blocks) == 2
-    log = table.scene.log()
-    found = {row["path"] for row in all_files(adapter._log, log.latest()).collect()}
+    found = {row["path"] for row in all_files(log, log.latest()).collect()}
     assert found == {"a.parquet", "b.parquet"}
     delete_rows(session, SparkRunner(spark), "k = 2", resolve())
     assert sorted(row.k for row in spark.table(table.scene.sql).collect()) == [3]

@@ -55,6 +55,15 @@ class Lake:
         self.spark.sql(f"CREATE TABLE {name} ({columns}) USING {provider} {by} {at} TBLPROPERTIES ({listed})")
         return name
 
+    def row_ids(self, name: str) -> list[tuple[Any, ...]]:
+        """Row ids, if the table has them, with the version of each row's last change."""
+        if self.kind == "iceberg-v2":
+            return []
+        columns = "id, _row_id, _last_updated_sequence_number"
+        if not self.iceberg:
+            columns = "id, _metadata.row_id, _metadata.row_commit_version"
+        return sorted(map(tuple, self.spark.sql(f"SELECT {columns} FROM {name}").collect()))
+
     def append(self, name: str, frame: DataFrame) -> None:
         """One commit of one file (one for each partition value)."""
         frame.coalesce(1).writeTo(name).append()

@@ -6,7 +6,6 @@ from pyspark.sql import SparkSession
 
 import lakekeeper as lk
 from tests.formats.lakes import Lake
-from tests.formats.test_undo import row_ids
 
 
 def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) -> None:
@@ -21,7 +20,7 @@ def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) ->
     for i in range(11):
         lake.append(name, spark.range(i, i + 1))
     before = lake.fingerprint(name)
-    ids = row_ids(lake, name) if lake.iceberg else []
+    ids = lake.row_ids(name) if lake.iceberg else []
     preview = table.compact_metadata(dry_run=True)
     assert preview.files_before >= 11
     assert preview.files_after == 1
@@ -29,7 +28,7 @@ def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) ->
     done = table.compact_metadata()
     assert (done.files_before, done.files_after, done.changed) == (preview.files_before, 1, True)
     assert lake.fingerprint(name) == before
-    assert (row_ids(lake, name) if lake.iceberg else []) == ids
+    assert (lake.row_ids(name) if lake.iceberg else []) == ids
     again = table.compact_metadata()
     assert not again.changed
     assert again.ended.code in ("manifests_not_due", "checkpoint_not_due")

@@ -70,7 +70,7 @@ def test_outputs_have_the_target_size_and_the_codec_of_the_inputs(
 
 
 def test_ranges_of_a_skewed_key_have_the_target_size(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut by the bounds of the files, as if rows lay evenly between them, one range had nearly all rows."""
+    """Cut by the bounds of the files, as if rows were spread evenly between them, one range had nearly all rows."""
     monkeypatch.setattr(plan, "SORTED_BYTES", 1)
     name = lake.create("id bigint, k bigint, v string")
     made = ("id", "cast(exp(30 * rand(1)) as bigint) k", "md5(cast(id as string)) v")

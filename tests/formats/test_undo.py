@@ -37,16 +37,6 @@ def layout(lake: Lake, name: str) -> set[tuple[Any, ...]]:
     }
 
 
-def row_ids(lake: Lake, name: str) -> list[tuple[Any, ...]]:
-    """Row ids, if the table has them, with the version of each row's last change."""
-    if lake.kind == "iceberg-v2":
-        return []
-    columns = "id, _row_id, _last_updated_sequence_number"
-    if not lake.iceberg:
-        columns = "id, _metadata.row_id, _metadata.row_commit_version"
-    return sorted(map(tuple, lake.spark.sql(f"SELECT {columns} FROM {name}").collect()))
-
-
 def merged(lake: Lake, name: str) -> str:
     """Recluster; return the run id of its commit."""
     [run] = lake.table(name).recluster("k", policy="full").run_ids
@@ -55,14 +45,14 @@ def merged(lake: Lake, name: str) -> str:
 
 def test_an_undo_restores_files_deletes_rows_and_ids(lake: Lake) -> None:
     name = deleted_from(lake)
-    before, rows, ids = layout(lake, name), lake.fingerprint(name), row_ids(lake, name)
+    before, rows, ids = layout(lake, name), lake.fingerprint(name), lake.row_ids(name)
     known = {version: lake.rows(name, version) for version in lake.versions(name)}
     run = merged(lake, name)
     assert layout(lake, name) != before
     done = lake.table(name).undo(run, allow_rollback=True)
     assert layout(lake, name) == before
     assert lake.fingerprint(name) == rows
-    assert row_ids(lake, name) == ids
+    assert lake.row_ids(name) == ids
     assert done.restored_data_files_count == len(before)
     assert done.version_after is not None
     last = max(known, key=list(known).index)
