@@ -48,10 +48,11 @@ def sampled_cuts(rows: DataFrame, task: MergeTask, key: ClusterKey) -> list[Cut]
     if parts == 1:
         return []
     share = min(PER_RANGE * parts, MOST) / max(task.input_rows, 1)
-    sample = rows.select(*[column.name for column in columns]).sample(min(share, 1.0), _SEED)
+    sample = rows.sample(min(share, 1.0), _SEED)
     if task.boundaries is not None:
-        sample = with_place(sample, key, task.boundaries).select(PLACE)
+        sample = with_place(sample, key, task.boundaries)
         columns = (KeyColumn((PLACE,), "int", ""),)
+    sample = sample.select(*[column.name for column in columns])
     sample = sample.toDF(*[f"c{i}" for i in range(len(columns))]).repartition(1)
     sample = sample.sortWithinPartitions(*[F.col(name).asc_nulls_first() for name in sample.columns])
     read = [_READ.get(column.kind, "{}").format(f"c{i}") for i, column in enumerate(columns)]

@@ -144,6 +144,20 @@ def test_ranges_of_a_curve_are_even(spark: SparkSession) -> None:
     assert all(0.85 * MANY / 8 < len(rows) < 1.15 * MANY / 8 for rows in ranges)
 
 
+@pytest.mark.parametrize("layout", ["linear", "zorder"])
+def test_fields_of_a_struct_are_sampled(spark: SparkSession, layout: str) -> None:
+    columns = (KeyColumn(("s", "a.b"), "int", "1"), KeyColumn(("s", "c"), "int", "2"))
+    key = ClusterKey(columns, layout)
+    frame = frame_of(spark, ["int", "int"], [(n % 50, n) for n in range(1_000)])
+    rows = frame.select(F.struct(F.col("c 0").alias("a.b"), F.col("c 1").alias("c")).alias("s"), "n")
+    places = (tuple(range(1, 50, 5)), tuple(range(1, 1_000, 50)))
+    kept = Boundaries(key.key_id, 0, ("int", "int"), places) if key.curved else None
+    ranges = merged(spark, rows, replace(task_of(["int", "int"], 1_000, 4), key=key, boundaries=kept))
+    assert Counter(itertools.chain(*ranges)) == Counter(range(1_000))
+    assert len(ranges) == 4
+    assert max(map(len, ranges)) < 350
+
+
 def test_the_sample_reads_the_columns_of_the_key_only(spark: SparkSession, tmp_path: Any) -> None:
     """A wide table would otherwise be read twice as a whole: the column read here is one that cannot be read."""
     frame_of(spark, ["int"], [(n,) for n in range(100)]).write.parquet(str(tmp_path / "t"))
