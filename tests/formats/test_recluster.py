@@ -95,8 +95,8 @@ def test_each_input_is_read_once_without_shuffle_or_sampling(lake: Lake) -> None
     assert jobs <= 2, stages
 
 
-def test_a_group_larger_than_a_task_is_cut_at_bounds_from_the_statistics(lake: Lake) -> None:
-    name = lake.overlapping(6, 300)
+def test_a_group_larger_than_a_task_is_cut_by_a_sample_of_its_key(lake: Lake) -> None:
+    name = lake.overlapping(6, 3_000)
     table = lake.table(name)
     table.cluster_by("k")
     rows, phases = lake.fingerprint(name), Phases()
@@ -104,12 +104,15 @@ def test_a_group_larger_than_a_task_is_cut_at_bounds_from_the_statistics(lake: L
     sizes = {"single-task-bytes": size // 3, "target-file-size-bytes": size // 3}
     report = table.recluster(observer=phases, options=BY_ROWS | sizes)
     stages, _ = stages_of_group(lake.spark, phases.run_id)
-    # Once, not a second time for sampling.
-    assert sum(s.input_rows for s in stages if s.input_rows >= 100) == 1800
-    assert sum(s.shuffle_written for s in stages) == 1800
-    assert report.added_data_files_count >= 3
+    reading = sorted((s for s in stages if s.input_rows >= 1_000), key=lambda s: s.shuffle_written)
+    assert [s.input_rows for s in reading] == [18_000, 18_000]
+    sampled, merged = (s.shuffle_written for s in reading)
+    assert 5_000 < sampled < 9_000
+    assert merged == 18_000
     shares = [r.rows for r in table.blocks().collect()]
-    assert max(shares) < 0.6 * 1800
+    assert len(shares) == report.added_data_files_count
+    assert len(shares) in (3, 4)  # on Iceberg v3, ids of rows make short rows much longer
+    assert max(shares) < 0.4 * 18_000
     assert report.depth_after is not None
     assert report.depth_after <= 2
     assert lake.fingerprint(name) == rows

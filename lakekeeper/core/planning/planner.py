@@ -17,6 +17,7 @@ from lakekeeper.core.layout.clustering_info import deepest_stretch, mean_depth
 from lakekeeper.core.layout.snapshot_index import level_counts, place_of
 from lakekeeper.core.layout.split_points import curve_cuts, range_cuts
 from lakekeeper.core.model.blocks import BlockSet, Index, Snapshot
+from lakekeeper.core.model.file_merge import files_for
 from lakekeeper.core.model.plan import (
     FROZEN,
     ON_CURVE,
@@ -310,8 +311,8 @@ class _Builder:
         cuts: tuple[Any, ...] = ()
         # No less than a file of the target size, or the outputs are small files, which `sizes` packs again.
         most = max(options.groups.single_task_bytes, options.files.target_bytes)
-        if snapshot.key is not None and size > most:
-            parts = -(-size // most)
+        parts = files_for(size / most)
+        if snapshot.key is not None and parts > 1:
             if snapshot.key.curved:
                 column, cuts = ON_CURVE, curve_cuts(blocks, at, parts)
             else:
