@@ -258,12 +258,14 @@ def parsed(version: int, text: str, canonical: Canonical = str) -> Since:
     columns = [list(column) for column in zip(*files, strict=True)] or [[], [], [], []]
     table = pa.table(dict(zip(_FILES.names, columns, strict=True)), schema=_FILES)
     again = {path: line for path, line in adds.items() if path in removed}
-    bare = frozenset() if names_vectors(info.get("engineInfo")) else _bare(table)
+    bare = _bare(table, info.get("engineInfo"))
     return Since((_winner(version, acts, about, metadata=metadata),), table, again, renewed, bare)
 
 
-def _bare(files: pa.Table) -> frozenset[str]:
-    """The paths of removes without a deletion vector."""
+def _bare(files: pa.Table, engine: str | None) -> frozenset[str]:
+    """The paths of an engine's removes without a deletion vector; none where its removes name the vector."""
+    if names_vectors(engine):
+        return frozenset()
     bare = pc.and_(pc.invert(files["live"]), pc.equal(files["delete_id"], ""))
     return frozenset(files.filter(bare)["path"].to_pylist())
 
@@ -333,7 +335,7 @@ def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]
             (_winner(v, acts.get(v), facts, metadata=v in metadata_at),),
             own.cast(_FILES),
             renewed=v in renewed,
-            bare=frozenset() if names_vectors(facts.get("engine")) else _bare(own),
+            bare=_bare(own, facts.get("engine")),
         )
     return found
 

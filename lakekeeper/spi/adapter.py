@@ -296,7 +296,7 @@ class Runner(Protocol[Rows]):
     """Sorts and matches rows for a task, independent of the format."""
 
     def merge(self, rows: Rows, task: MergeTask) -> Rows:
-        """Sort rows in the task's key order, split into ranges at its cuts."""
+        """Sort rows in the task's key order, split into about ``task.row_ranges`` ranges, each sorted on its own."""
         ...
 
     def merge_files(self, merge: FileMerge) -> Sequence[WrittenFile] | Reason:

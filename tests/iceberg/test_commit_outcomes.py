@@ -99,7 +99,7 @@ def test_manifests_are_kept_where_iceberg_would_do_damage(
     [
         ("JdbcTableOperations", "jdbc:postgresql://db/catalog", True),
         ("JdbcTableOperations", "jdbc:mysql://db/catalog", True),
-        ("JdbcTableOperations", "jdbc:sqlite:/tmp/catalog.db", False),
+        ("JdbcTableOperations", "jdbc:sqlite:catalog.db", False),
         ("RESTTableOperations", "", True),
         ("NessieTableOperations", "", True),
         ("HadoopTableOperations", "", False),

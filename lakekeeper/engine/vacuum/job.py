@@ -223,8 +223,10 @@ class VacuumJob:
         """Raise Conflict if a run has come to read an expired version: one that comes later finds us registered."""
         intents = retried(lambda: registered(self.adapter.notes), self.clock, SHORT_PAUSES)
         for version, run_id in read_by_runs(intents, self._timeout_ms, self.clock.now_ms()).items():
-            needed = lines_from(look.versions, [version])
-            gone = version < look.kept.oldest if look.versions.linear else needed & set(look.plan.gone)
+            if look.versions.linear:
+                gone = version < look.kept.oldest
+            else:
+                gone = not lines_from(look.versions, [version]).isdisjoint(look.plan.gone)
             if gone and version not in look.active:
                 raise Conflict(
                     f"{self.adapter.table}: run {run_id} reads version {version} now", f"run {run_id}"
