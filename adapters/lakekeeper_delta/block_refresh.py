@@ -7,7 +7,7 @@ a, b, c     +d          b: vector        -a, +e          a leaves, b, d and e ar
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from lakekeeper.core.model.blocks import BlockSet, Snapshot, make_blocks
 from lakekeeper.errors import NotFound
 from lakekeeper_delta.blocks import added_blocks
 from lakekeeper_delta.columns import Found
-from lakekeeper_delta.json_commits import commits_between, read_commits
+from lakekeeper_delta.json_commits import Since, commits_between, read_commits
 from lakekeeper_delta.native import Log, State
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def refreshed_blocks(log: Log, state: State, snapshot: Snapshot, found: Sequence
         return None
     try:
         since = commits_between(log, before, state.version)
-        if since.renewed or _survives(snapshot.blocks, since.bare):
+        if since.renewed or _survives(snapshot.blocks, since):
             return None
         at = _last_adds(since.files)
         if not at:
@@ -54,9 +54,20 @@ def refreshed_blocks(log: Log, state: State, snapshot: Snapshot, found: Sequence
     return changed_blocks(snapshot.blocks, pc.unique(since.files["path"]).to_pylist(), added)
 
 
-def _survives(blocks: BlockSet, bare: Collection[str]) -> bool:
-    """Whether a file that was removed without a deletion vector has one."""
-    return bool(bare) and any(only_blocks(blocks, bare).delete_id.to_pylist())
+def _survives(blocks: BlockSet, since: Since) -> bool:
+    """Whether a file that was removed without a deletion vector had one, from the blocks or from an earlier commit."""
+    if not since.bare:
+        return False
+    if any(only_blocks(blocks, since.bare).delete_id.to_pylist()):
+        return True
+    actions = since.touching(pa.array(sorted(since.bare), pa.string())).to_pylist()
+    bare: dict[str, int] = {}
+    for row in actions:
+        if not row["live"] and not row["delete_id"]:
+            bare[row["path"]] = max(row["version"], bare.get(row["path"], -1))
+    return any(
+        row["live"] and row["delete_id"] and row["version"] < bare.get(row["path"], -1) for row in actions
+    )
 
 
 _NO_FILES: dict[str, list[object]] = {"path": [], "rows": [], "bytes": []}

@@ -121,7 +121,10 @@ def attempt(
     ``shared``: others commit under this run id too, so a winner that has it may not be this attempt.
     """
     with preparing(log, "the commit"):
-        refused = log_stores.refusal(log, single_driver=log.single_driver) or trino_cleanup.refusal(log, now)
+        refused = log_stores.refusal(log, single_driver=log.single_driver)
+        if not refused and now.masks_rows:
+            # On the newest version: a delete or an undo commits on top of the one that it has searched.
+            refused = trino_cleanup.refusal(log, log.latest())
     if refused:
         raise Rejected(f"{log.name}: {refused}")
     try:

@@ -23,7 +23,7 @@ from lakekeeper.core.planning.rebase import Winner
 from lakekeeper.errors import MALFORMED, AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, names_vectors, vector_id
-from lakekeeper_delta.filesystem import in_parallel
+from lakekeeper_delta.filesystem import Disk, in_parallel
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.per_log import PerLog
 from lakekeeper_delta.spellings import Canonical, of_log
@@ -39,6 +39,7 @@ LARGE = 1 << 20
 """Commits of more bytes are not read into the driver as a whole."""
 _FEW = 8  # more commits than this are read in parallel
 _REMEMBERED = 4096  # commits; older ones are read again when needed
+_WRITER = ("clusterId", "userId", "userName")
 _FILES = pa.schema(
     [("version", pa.int64()), ("path", pa.string()), ("delete_id", pa.string()), ("live", pa.bool_())]
 )
@@ -113,25 +114,32 @@ class Commits:
             commits = zip(unknown, read(lambda version: self._fetched(log, version), unknown), strict=True)
             large = [version for version, fetched in commits if not self._keep(version, *fetched)]
             if large:
-                versions = range(large[0], large[-1] + 1)
-                for version in versions:
-                    self._statuses[version] = self._require_status(log, version)
-                self._known.update(_by_job(log, versions, self._canonical))
+                self._read_large(log, range(large[0], large[-1] + 1))
             found = [self._known[version] for version in range(after + 1, upto + 1)]
             for version in sorted(self._known)[:-_REMEMBERED]:
                 del self._known[version], self._statuses[version]
         return _joined(found)
 
-    def newest_first(self, log: Log, version: int) -> Iterator[Winner]:
-        """The commits up to a version, as far back as they are small and in the log; each is read when it is due."""
+    def newest_first(
+        self, log: Log, version: int, after: int = -1, wanted: Callable[[str], bool] | None = None
+    ) -> Iterator[Winner]:
+        """The commits ``after`` < version ≤ ``version``, as far back as the log has them; each is read when it is due.
+
+        Large commits are left out unless their first line is ``wanted``: a Spark job reads these. Without ``wanted``,
+        the first large commit is the end.
+        """
         with self._lock:
             self._check()
         with suppress(NotFound):  # log cleanup has removed it
-            for earlier in range(version, -1, -1):
+            for earlier in range(version, after, -1):
                 with self._lock:
                     known = earlier in self._known
                     if not known and not self._keep(earlier, *self._fetched(log, earlier)):
-                        return
+                        if wanted is None:
+                            return
+                        if not wanted(Disk(log).first_line(str(self._place(earlier).toString()))):
+                            continue
+                        self._read_large(log, range(earlier, earlier + 1))
                     found = self._known[earlier].winners
                 yield from found
 
@@ -187,6 +195,12 @@ class Commits:
             raise AdapterError(
                 f"{log.name}: commit {version} of its log is not understood ({error!r})"
             ) from error
+
+    def _read_large(self, log: Log, versions: range) -> None:
+        """Read and keep commits by one Spark job."""
+        for version in versions:
+            self._statuses[version] = self._require_status(log, version)
+        self._known.update(_by_job(log, versions, self._canonical))
 
     def _require_status(self, log: Log, version: int) -> _Status:
         return _status_of(version, self._there(log, version))
@@ -313,7 +327,7 @@ def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]
         protocol.isNotNull().alias("protocol"),
         info.getField("operation").alias("operation"),
         info.getField("tags").getItem(RUN_TAG).alias("run"),
-        info.getField("engineInfo").alias("engine"),
+        *(info.getField(name).alias(name) for name in ("engineInfo", *_WRITER)),
         at.alias("at_ms"),
     )
     table = log.jvm.to_arrow(rows)
@@ -325,7 +339,11 @@ def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]
     others = table.filter(pc.is_null(table["path"])).to_pylist()
     counted = files.group_by("version").aggregate([("data", "any"), ("live", "all")]).to_pylist()
     acts = {row["version"]: row for row in counted}
-    about = {row["version"]: row for row in others if not (row["metadata"] or row["protocol"])}
+    about = {
+        row["version"]: row | {"writer": _writer(row)}
+        for row in others
+        if not (row["metadata"] or row["protocol"])
+    }
     metadata_at = {row["version"] for row in others if row["metadata"]}
     renewed = {row["version"] for row in others if row["metadata"] or row["protocol"]}
     found = {}
@@ -335,7 +353,7 @@ def _by_job(log: Log, versions: range, canonical: Canonical) -> dict[int, Since]
             (_winner(v, acts.get(v), facts, metadata=v in metadata_at),),
             own.cast(_FILES),
             renewed=v in renewed,
-            bare=_bare(own, facts.get("engine")),
+            bare=_bare(own, facts.get("engineInfo")),
         )
     return found
 
@@ -390,7 +408,9 @@ def _schema() -> StructType:
     )
     file = T.StructType().add("path", "string").add("deletionVector", vector).add("dataChange", "boolean")
     info = T.StructType().add("operation", "string").add("tags", T.MapType(T.StringType(), T.StringType()))
-    info = info.add("timestamp", "long").add("inCommitTimestamp", "long").add("engineInfo", "string")
+    info = info.add("timestamp", "long").add("inCommitTimestamp", "long")
+    for name in ("engineInfo", *_WRITER):
+        info = info.add(name, "string")
     metadata = T.StructType().add("id", "string")
     protocol = T.StructType().add("minReaderVersion", "integer")
     return (

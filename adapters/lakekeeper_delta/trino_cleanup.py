@@ -12,22 +12,21 @@ which such a server changed rows in the last day, unless the operator declares t
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
 from lakekeeper.core.config.options import CONF_PREFIX
 from lakekeeper.core.planning.rebase import Winner
-from lakekeeper.errors import Unsupported
+from lakekeeper.errors import AdapterError, LakekeeperError, Unsupported, reason
 from lakekeeper_delta.json_commits import commits_of
 from lakekeeper_delta.native import Log, State
 
 FIXED = 482
 OPTION = "fixed-trino"
-LOOKED_AT = 16
-"""Newest commits that a call looks at, except for those that an earlier one has looked at."""
+FIRST, LATER = 16, 1_000
+"""Newest commits that the first look at a table reads; the most that a later one reads of those since."""
 DAY_MS = 86_400_000
 """A server that changed rows in this time may do so again: jobs run daily, if not more often."""
 _MOST_TABLES = 10_000
@@ -47,11 +46,22 @@ _looked: dict[str, _Looked] = {}  # by the path of the log
 
 
 def refusal(log: Log, state: State) -> str:
-    """Why nothing may be committed on top of a version; empty if it may."""
+    """Why nothing may be committed on top of a version; empty if it may.
+
+    Raises AdapterError if the newest commits cannot be read: one of them may be by such a server.
+    """
     if log.fixed_trino or not state.masks_rows:
         return ""
     since = time.time_ns() // 1_000_000 - DAY_MS
-    found = _newest(log, state, since)
+    try:
+        found = _newest(log, state, since)
+    except LakekeeperError:
+        raise
+    except Exception as error:
+        raise AdapterError(
+            f"{log.name}: the newest commits cannot be read ({reason(error)}), so it is not known whether a Trino "
+            "server that deletes live files made one of them; nothing was committed"
+        ) from error
     if found is None or found.at_ms <= since:
         return ""
     return (
@@ -63,9 +73,9 @@ def refusal(log: Log, state: State) -> str:
 
 def refuse_before_writing(log: Log, state: State) -> None:
     """Raise Unsupported if a lost statement of another writer would delete live files."""
-    reason = refusal(log, state)
-    if reason:
-        raise Unsupported(log.name, "a writer that deletes live files", reason)
+    refused = refusal(log, state)
+    if refused:
+        raise Unsupported(log.name, "a writer that deletes live files", refused)
 
 
 def _newest(log: Log, state: State, since_ms: int) -> Winner | None:
@@ -73,22 +83,31 @@ def _newest(log: Log, state: State, since_ms: int) -> Winner | None:
     place = str(log.log.logPath())
     known = _looked.get(place)
     if known is None or known.table_uuid != state.table_uuid:
-        known = _Looked(state.table_uuid, -1, None)
-    with suppress(Exception):  # a commit that cannot be read says nothing about its writer
-        made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
-        unseen = min(state.version - known.version, LOOKED_AT)
-        if made <= since_ms or unseen <= 0:
-            return known.found
-        commits = islice(commits_of(log).newest_first(log, state.version), unseen)
-        by_trino = (each for each in commits if each.changes_rows and _version(each) < FIXED)
-        known = _Looked(state.table_uuid, state.version, next(by_trino, known.found))
-        if len(_looked) >= _MOST_TABLES:
-            _looked.clear()
-        _looked[place] = known
+        known = _Looked(state.table_uuid, state.version - FIRST, None)
+    made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
+    if made <= since_ms or state.version <= known.version:
+        return known.found
+    after = max(known.version, state.version - LATER, -1)
+    commits = commits_of(log).newest_first(log, state.version, after, _may_be_old)
+    by_trino = (each for each in commits if each.changes_rows and _version(each) < FIXED)
+    known = _Looked(state.table_uuid, state.version, next(by_trino, known.found))
+    if len(_looked) >= _MOST_TABLES:
+        _looked.clear()
+    _looked[place] = known
     return known.found
+
+
+def _may_be_old(first_line: str) -> bool:
+    """Whether a commit may be that of such a server: Trino and Spark write the ``commitInfo`` first."""
+    info = json.loads(first_line).get("commitInfo")
+    return info is None or _server(str(info.get("clusterId"))) < FIXED
 
 
 def _version(commit: Winner) -> int:
     """The version of the Trino server that made a commit; ``FIXED`` for another writer."""
-    server = _SERVER.match(commit.writer)
+    return _server(commit.writer)
+
+
+def _server(cluster: str) -> int:
+    server = _SERVER.match(cluster)
     return int(server[1]) if server else FIXED

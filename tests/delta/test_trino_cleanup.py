@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakekeeper as lk
 from lakekeeper.core.config.options import resolve
-from lakekeeper.errors import Rejected, Unsupported
+from lakekeeper.core.planning.rebase import Winner
+from lakekeeper.errors import AdapterError, Rejected, Unsupported
 from lakekeeper.spi import Observer
-from lakekeeper_delta.trino_cleanup import DAY_MS, FIXED
+from lakekeeper_delta.json_commits import LARGE, Commits, commits_between
+from lakekeeper_delta.native import Log
+from lakekeeper_delta.trino_cleanup import DAY_MS, FIRST, FIXED
 from tests.delta.scene import Scene
 from tests.observers import once_at
 
@@ -23,8 +27,8 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 DELETE = "DELETE FROM {t} WHERE id = 7"
 
 
-def by_trino(scene: Scene, statement: str, version: int, *, hours_ago: float = 0) -> None:
-    """A statement of Spark, whose commit is then changed into one of Trino's."""
+def by_trino(scene: Scene, statement: str, version: int, *, hours_ago: float = 0, padding: int = 0) -> None:
+    """A statement of Spark, whose commit is then changed into one of Trino's; ``padding``: bytes to add to it."""
     scene.run(statement)
     name = f"{scene.version:020d}.json"
     commit = scene.path / "_delta_log" / name
@@ -32,8 +36,15 @@ def by_trino(scene: Scene, statement: str, version: int, *, hours_ago: float = 0
     (info,) = (action["commitInfo"] for action in actions if "commitInfo" in action)
     info |= {"clusterId": f"trino-{version}-node1", "userId": "etl", "userName": "etl", "operation": "MERGE"}
     info["timestamp"] -= int(3_600_000 * hours_ago)
-    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    (commit.parent / f".{name}.crc").unlink(missing_ok=True)
+    text = "".join(json.dumps(action) + "\n" for action in actions)
+    _write(
+        commit, text + json.dumps({"txn": {"appId": "x" * padding, "version": 1}}) + "\n" if padding else text
+    )
+
+
+def _write(commit: Path, text: str) -> None:
+    commit.write_text(text)
+    (commit.parent / f".{commit.name}.crc").unlink(missing_ok=True)
 
 
 def overlapping(scene: Scene, properties: dict[str, str] | None = None) -> Scene:
@@ -115,6 +126,91 @@ def test_the_statement_is_seen_behind_later_appends(scene: Scene) -> None:
         scene.run("INSERT INTO {t} VALUES (90, 1)")
     with pytest.raises(Unsupported, match="Trino 481"):
         recluster(scene)
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["unread", "read by a job before"])
+def test_a_large_statement_is_seen(scene: Scene, *, read: bool) -> None:
+    """Loss L143: the look ended at a commit of more than 1 MiB, which a statement on a thousand files makes."""
+    by_trino(overlapping(scene), DELETE, FIXED - 1, padding=LARGE)
+    if read:
+        commits_between(scene.log(), scene.version - 1, scene.version)
+    with pytest.raises(Unsupported, match="Trino 481"):
+        recluster(scene)
+
+
+def test_the_statement_is_seen_behind_a_large_commit(scene: Scene) -> None:
+    by_trino(overlapping(scene), DELETE, FIXED - 1)
+    by_trino(scene, "INSERT INTO {t} VALUES (90, 1)", FIXED, padding=LARGE)
+    with pytest.raises(Unsupported, match="Trino 481"):
+        recluster(scene)
+
+
+def test_a_process_sees_all_commits_since_its_last_look(scene: Scene) -> None:
+    """Beyond the number of commits that the first look reads."""
+    overlapping(scene)
+    assert recluster(scene).commits == 1
+    by_trino(scene, DELETE, FIXED - 1)
+    for _ in range(FIRST + 1):
+        scene.run("INSERT INTO {t} VALUES (90, 1)")
+    with pytest.raises(Unsupported, match="Trino 481"):
+        recluster(scene)
+
+
+@pytest.mark.parametrize("verb", ["delete", "undo"])
+def test_a_statement_on_other_files_ends_a_call(scene: Scene, verb: str) -> None:
+    """Loss L144: a call that commits on top of the version that it has searched looked for Trino only up to there."""
+    scene.create("id BIGINT, k INT, p INT", more="PARTITIONED BY (p)", properties=VECTORS)
+    for start, p in ((0, 1), (20, 1), (40, 2)):
+        rows = scene.spark.range(start, start + 20).selectExpr("id", "cast(id % 10 AS int) AS k", f"{p} AS p")
+        rows.coalesce(1).write.format("delta").mode("append").save(str(scene.path))
+    opened = lk.table(scene.spark, str(scene.path))
+    [run] = opened.recluster("k", policy="full", where="p = 1").run_ids if verb == "undo" else [""]
+    late = once_at(
+        "before_commit", lambda: by_trino(scene, "DELETE FROM {t} WHERE p = 2 AND id = 47", FIXED - 6)
+    )
+    calls: dict[str, Callable[[], object]] = {
+        "undo": lambda: opened.undo(run, observer=late),
+        "delete": lambda: opened.delete("p = 1 AND id = 28", observer=late),
+    }
+    with pytest.raises(Rejected, match="Trino 476 changed rows"):
+        calls[verb]()
+    assert len(scene.spark_rows()) == 59
+
+
+def test_a_look_that_fails_is_repeated(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss L154: commits that could not be read just before the commit counted as none by such a server."""
+    overlapping(scene)
+    read = Commits.newest_first
+    failed: list[bool] = []
+
+    def once(self: Commits, log: Log, *given: Any) -> Iterator[Winner]:
+        if not failed:
+            failed.append(True)
+            raise OSError("503 Slow Down")
+        return read(self, log, *given)
+
+    def late() -> None:
+        by_trino(scene, DELETE, FIXED - 6)
+        monkeypatch.setattr(Commits, "newest_first", once)
+
+    opened = lk.table(scene.spark, str(scene.path))
+    with pytest.raises(Rejected, match="Trino 476 changed rows"):
+        opened.delete("id = 8", observer=once_at("before_commit", late))
+    assert failed
+    assert scene.version == 4
+
+
+def test_a_log_that_cannot_be_read_is_an_error(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlapping(scene)
+
+    def down(*_: Any) -> Iterator[Winner]:
+        raise OSError("503 Slow Down")
+
+    monkeypatch.setattr(Commits, "newest_first", down)
+    with pytest.raises(
+        AdapterError, match=r"newest commits cannot be read .*503 Slow Down.*nothing was committed"
+    ):
+        scene.adapter().require_writable(resolve())
 
 
 def test_no_commit_is_read_if_the_table_is_idle(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
