@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakekeeper.columnar.bloom import lacking
+from lakekeeper.columnar.bloom import UNFIT, lacking
 from lakekeeper.core.model.keys import KeyColumn
 from lakekeeper_delta.columns import physical_step
 from lakekeeper_delta.data_files import DataFiles
@@ -27,7 +27,8 @@ class DeltaBloomFilters:
         """See ``spi.BloomFilters.missing``."""
         opened = DataFiles(self._log)
         openers = ((path, opened.opener(path, size)) for path, size in files.items())
-        return lacking(self._log.name, openers, self._wanted().values())
+        wanted = self._wanted().values()
+        return lacking(self._log.name, openers, lambda _: wanted)
 
     def _wanted(self) -> dict[str, str]:
         """Column (Spark SQL spelling) → path in the Parquet schema.
@@ -48,9 +49,11 @@ class DeltaBloomFilters:
 
 
 def _stored(state: State) -> dict[str, str]:
-    """The top-level columns of a primitive type that files have, by name → physical name."""
+    """The top-level columns of a primitive type that files have, by name → physical name; none of ``UNFIT`` types."""
     return {
         KeyColumn((field["name"],), "", "").name: physical_step(state, field)
         for field in state.schema["fields"]
-        if isinstance(field["type"], str) and field["name"] not in state.partition_columns
+        if isinstance(field["type"], str)
+        and field["type"] not in UNFIT
+        and field["name"] not in state.partition_columns
     }

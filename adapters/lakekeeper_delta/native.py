@@ -230,12 +230,15 @@ class Log:
         """A Scala object below the package ``org.apache.spark.sql.delta``."""
         return self.jvm.object(f"{_DELTA}.{name}")
 
-    def scan(self, state: State, adds: Any, *, numbered: bool = False, padded: bool = False) -> Any:
+    def scan(
+        self, state: State, adds: Any, *, numbered: bool = False, padded: bool = False, whole: bool = False
+    ) -> Any:
         """The live rows of AddFiles (a java.util.List) as a PySpark DataFrame, with the columns of ``state``.
 
         The files need not be in any version. ``numbered``: the metadata has row indexes, and vectors are applied
         even if the protocol of ``state`` lacks the feature. ``padded``: CHAR columns have the values that a query sees,
-        in conditions too; otherwise those that are stored, which rewrites keep.
+        in conditions too; otherwise those that are stored, which rewrites keep. ``whole``: no row group is skipped by
+        a condition.
         """
         snapshot = self._with_vectors(state) if numbered else state.snapshot
         with self.jvm.active():
@@ -243,9 +246,9 @@ class Log:
                 snapshot, self.scala_seq(adds), False, self.jvm.some("Lakekeeper")
             )
         chars = padded and any(map(holds_char, state.schema["fields"]))
-        return self.jvm.dataframe(self._strict(frame, snapshot.schema() if chars else None))
+        return self.jvm.dataframe(self._strict(frame, snapshot.schema() if chars else None, whole=whole))
 
-    def _strict(self, frame: Any, schema: Any = None) -> Any:
+    def _strict(self, frame: Any, schema: Any = None, *, whole: bool = False) -> Any:
         """The scan as one that fails on a missing or damaged file, whatever the session is configured to do.
 
         Rows of a silently skipped file would count as deleted, or become live again.
@@ -253,14 +256,16 @@ class Log:
         relation = frame.queryExecution().analyzed().collectLeaves().head().relation()
         options = relation.options().updated("ignoreMissingFiles", "false")
         options = options.updated("ignoreCorruptFiles", "false")
-        return self._reading(frame, relation.location(), options, schema)
+        return self._reading(frame, relation.location(), options, schema, whole=whole)
 
     def located(self, frame: Any, location: Any) -> Any:
         """A PySpark DataFrame like ``frame``, also a PySpark DataFrame, over the files of another index."""
         relation = frame._jdf.queryExecution().analyzed().collectLeaves().head().relation()
         return self.jvm.dataframe(self._reading(frame._jdf, location, relation.options()))
 
-    def _reading(self, frame: Any, location: Any, options: Any, schema: Any = None) -> Any:
+    def _reading(
+        self, frame: Any, location: Any, options: Any, schema: Any = None, *, whole: bool = False
+    ) -> Any:
         """The scan of a frame with another index and other options, under the confs of ``session_confs``.
 
         The analyzer has added the padding of CHAR columns above the relation and removed their type from it. With a
@@ -275,7 +280,7 @@ class Log:
             relation.bucketSpec(),
             relation.fileFormat(),
             options,
-            session_confs.reading(relation.sparkSession()),
+            session_confs.reading(relation.sparkSession(), whole=whole),
         )
         output = plan.output() if schema is None else self._typed(plan.output(), schema)
         return self.jvm.rows_of_plan(self.jvm.shim.with_relation(plan, made, output), frame.sparkSession())

@@ -59,9 +59,15 @@ _NO_CHECKSUM = MappingProxyType(
 )
 
 
-def reading(session: Any) -> Any:
-    """The Java session whose confs a scan of data files uses: ``session``, or a clone of it."""
-    changed = _changed(session, _READ)
+_WHOLE = MappingProxyType({"spark.sql.parquet.filterPushdown": "false"})
+
+
+def reading(session: Any, *, whole: bool = False) -> Any:
+    """The Java session whose confs a scan of data files uses: ``session``, or a clone of it.
+
+    ``whole``: no row group is skipped by a condition.
+    """
+    changed = {**_changed(session, _READ), **(_WHOLE if whole else {})}
     return _cloned(session, changed) if changed else session
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from lakekeeper.columnar.bloom import lacking
+import pyarrow as pa
+
+from lakekeeper.columnar.bloom import UNFIT, lacking
+from lakekeeper.columnar.types import FIELD_ID
 from lakekeeper.core.model.keys import KeyColumn
 from lakekeeper_iceberg.data_files import DataFiles
 from lakekeeper_iceberg.keys import SchemaFields
@@ -24,17 +27,18 @@ class IcebergBloomFilters:
 
     def columns(self) -> tuple[str, ...]:
         """See ``spi.BloomFilters.columns``."""
-        return tuple(self._wanted(self._table()))
+        return tuple(KeyColumn(path, "", "").name for path in self._wanted(self._table()).values())
 
     def missing(self, files: Mapping[str, int]) -> frozenset[str]:
         """See ``spi.BloomFilters.missing``."""
         table = self._table()
         opened = DataFiles(self._jvm, table.io())
         openers = ((path, opened.opener(path, size)) for path, size in files.items())
-        return lacking(self._name, openers, self._wanted(table).values())
+        wanted = self._wanted(table)
+        return lacking(self._name, openers, lambda schema: _in_file(schema, wanted))
 
-    def _wanted(self, table: Any) -> dict[str, str]:
-        """Column (Spark SQL spelling) → path in the Parquet schema."""
+    def _wanted(self, table: Any) -> dict[int, tuple[str, ...]]:
+        """Field id → path of the columns for which the table requests a filter; none of ``UNFIT`` types."""
         requested = {
             name.removeprefix(_COLUMN)
             for name, value in self._jvm.text_map(table.properties()).items()
@@ -42,9 +46,30 @@ class IcebergBloomFilters:
         }
         if not requested:
             return {}
-        fields = SchemaFields(self._jvm, table.schema()).by_id.values()
         return {
-            KeyColumn(field.path, "", "").name: ".".join(field.path)
-            for field in fields
-            if isinstance(field.type, str) and ".".join(field.path) in requested
+            number: field.path
+            for number, field in SchemaFields(self._jvm, table.schema()).by_id.items()
+            if isinstance(field.type, str) and field.type not in UNFIT and ".".join(field.path) in requested
         }
+
+
+def _in_file(schema: pa.Schema, wanted: Mapping[int, tuple[str, ...]]) -> list[str]:
+    """The columns as paths in a file's Parquet schema: by field id, or by name in a file without ids.
+
+    A file keeps the names of its time, and Iceberg spells those that Avro does not allow in another way.
+    """
+    known = dict(_by_id(schema, ()))
+    if not known:
+        return [".".join(path) for path in wanted.values()]
+    return [known[number] for number in wanted if number in known]
+
+
+def _by_id(fields: Iterable[pa.Field], above: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Field id → dotted path of each field, in structs too."""
+    for field in fields:
+        path = (*above, field.name)
+        number = (field.metadata or {}).get(FIELD_ID)
+        if number is not None:
+            yield int(number), ".".join(path)
+        if pa.types.is_struct(field.type):
+            yield from _by_id(field.type, path)

@@ -13,25 +13,29 @@ from lakekeeper.errors import AdapterError, Unsupported, reason
 
 _LEVELS_AND_DICTIONARY = frozenset({"RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 
+UNFIT = frozenset({"float", "double"})
+"""Types whose filters lose rows: queries take -0.0 for 0.0, and filters do not (apache/parquet-format 407)."""
+
 File = tuple[str, Callable[[], Any]]
 """A name, and how to open the file."""
 
 
-def lacking(table: str, files: Iterable[File], columns: Collection[str]) -> frozenset[str]:
-    """The names of the files that lack a filter on one of the columns (dotted paths of the Parquet schema).
+def lacking(
+    table: str, files: Iterable[File], columns: Callable[[pa.Schema], Collection[str]]
+) -> frozenset[str]:
+    """The names of the files that lack a filter on one of the columns: dotted paths, for the schema of each file.
 
     Each file comes with a function that opens it: to a local path, or a file object. A column that a file does not have
     needs none, nor does a file that is not Parquet. Raises Unsupported if pyarrow does not report filters, and
     AdapterError if a file cannot be read; both name the table.
     """
-    wanted = frozenset(columns)
     if not hasattr(pq.ColumnChunkMetaData, "bloom_filter_offset"):
         raise Unsupported(table, "Bloom filters", "this pyarrow does not report them: install a newer one")
 
     def lacks(file: File) -> bool:
         try:
             with pq.ParquetFile(file[1]()) as opened:
-                return _lacks(opened.metadata, wanted)
+                return _lacks(opened.metadata, frozenset(columns(opened.schema_arrow)))
         except pa.ArrowInvalid:
             return False
 
