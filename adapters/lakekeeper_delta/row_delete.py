@@ -188,7 +188,8 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
             _track_predicate(log, state, transaction, where)
             register_metrics(log, transaction, made.metrics)
             tags = commit_tags(log, state, run_id)
-            predicate = log.jvm.session.sessionState().sqlParser().parseExpression(where)
+            with log.jvm.parser() as parser:
+                predicate = parser.parseExpression(where)
             operation = getattr(log.delta, "DeltaOperations$Delete")(log.jvm.seq([predicate]))
     except LakekeeperError:
         discard(log, late)

@@ -33,7 +33,8 @@ def resolve(spark: Any, text: str) -> TableName:
     if "/" in text and "`" not in text:
         return _by_path(jvm, text, text)
     try:
-        parts = list(jvm.python_list(jvm.session.sessionState().sqlParser().parseMultipartIdentifier(text)))
+        with jvm.parser() as parser:
+            parts = list(jvm.python_list(parser.parseMultipartIdentifier(text)))
     except Exception as error:
         raise OptionError("table", text, _A_NAME) from error
     if len(parts) == 2 and "/" in parts[1]:

@@ -263,6 +263,12 @@ class Jvm:
             else:
                 kind.clearActiveSession()
 
+    @contextmanager
+    def parser(self) -> Iterator[Any]:
+        """Spark's SQL parser. It reads literals by the confs of the thread's active session: for now, this one."""
+        with self.active():
+            yield self.session.sessionState().sqlParser()
+
     def rows_of_plan(self, plan: Any, session: Any = None) -> Any:
         """A Java Dataset of the rows of a logical plan, in this session or in a clone of it."""
         of_rows = self.static(self.shim.dataset_type, "ofRows")

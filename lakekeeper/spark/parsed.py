@@ -60,7 +60,8 @@ def parse(spark: Any, statement: str) -> Node:
     """The unresolved plan of a statement. Raises OptionError for text that does not parse."""
     jvm = Jvm(spark)
     try:
-        plan = jvm.session.sessionState().sqlParser().parsePlan(statement)
+        with jvm.parser() as parser:
+            plan = parser.parsePlan(statement)
     except Exception as error:
         chain = causes(error)
         text = (chain[0][1] if chain else str(error)).strip()
@@ -73,14 +74,17 @@ def substituted(spark: Any, statement: str) -> str:
     """A statement with the values of its variables (``${…}``), to which Spark's positions in it refer."""
     if "${" not in statement:
         return statement
-    return str(Jvm(spark).view.org.apache.spark.sql.internal.VariableSubstitution().substitute(statement))
+    jvm = Jvm(spark)
+    with jvm.active():  # whose confs are among the variables
+        return str(jvm.view.org.apache.spark.sql.internal.VariableSubstitution().substitute(statement))
 
 
 def table_parts(spark: Any, name: str) -> tuple[str, ...]:
     """The parts of a table's name. Raises OptionError for text that is not one."""
     jvm = Jvm(spark)
     try:
-        parts = jvm.session.sessionState().sqlParser().parseMultipartIdentifier(name)
+        with jvm.parser() as parser:
+            parts = parser.parseMultipartIdentifier(name)
     except Exception as error:
         raise OptionError("table", name, "a table name, such as catalog.namespace.table") from error
     return tuple(map(str, jvm.python_list(parts)))

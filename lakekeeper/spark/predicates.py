@@ -43,7 +43,8 @@ def check(jvm: Jvm, frame: Any, where: str, *, steady: bool = False) -> None:
     ``steady``: also reject what depends on the current time or on the session.
     """
     try:
-        jvm.session.sessionState().sqlParser().parseExpression(where)
+        with jvm.parser() as parser:
+            parser.parseExpression(where)
     except Exception as error:
         raise OptionError("where", where, f"{EXPECTED}; it cannot be parsed: {_first_line(error)}") from error
     try:
@@ -84,6 +85,11 @@ def text_of_column(jvm: Jvm, frame: Any, where: Any) -> str:
     Columns are found by name, whichever DataFrame they were taken from. Raises OptionError for what is not allowed in
     a predicate, and if Spark reads the text as another expression.
     """
+    with jvm.active():  # whose confs decide which type a literal has, and how it is written
+        return _text_of_column(jvm, frame, where)
+
+
+def _text_of_column(jvm: Jvm, frame: Any, where: Any) -> str:
     by_name = jvm.shim.column(jvm, _by_name(jvm, jvm.shim.expression(jvm, where._jc)))
     try:
         analyzed = frame._jdf.where(by_name).queryExecution().analyzed()

@@ -186,15 +186,21 @@ def test_emptying_the_trash_deletes_only_files_inside_the_entry(
         f"{bin_}/{_RUN}/../../../{data[0].name}",
         f"{bin_}/{_RUN}/../0123456789abcdef/0/x.parquet",
         f"{bin_}/{_RUN}",
-        f"{bin_}/{_RUN}/0/y.parquet",
     ]
-    source = f"file:{place}/data/gone.parquet"
+    source, note = f"file:{place}/data/gone.parquet", f"trash/{_RUN}/moves-0000.json"
+    good = [source, f"file:{inside}", 1]
     write(place, "trash/00.json", entry(adapter))
-    write(place, f"trash/{_RUN}/moves-0000.json", [[source, f"file:{target}", 1] for target in targets])
+    write(place, note, [good])
     for number, wrong in enumerate(("../../data", "a/b", "..", ""), 1):
         write(place, f"trash/{number:02d}.json", entry(adapter, wrong))
     before = files(place)
     assert [e.name for e in table.trash()] == [_RUN]
+    for target in targets:
+        write(place, note, [good, [source, f"file:{target}", 1]])
+        with pytest.raises(AdapterError, match="the list of its files is gone or damaged"):
+            table.empty_trash(all_entries=True)
+        assert before <= files(place), target
+    write(place, note, [good])
     table.empty_trash(all_entries=True)
     notes = {p for p in before if p.suffix == ".json" and p.parent in (bin_, bin_ / _RUN)}
     assert before - files(place) - notes == {inside}
@@ -219,17 +225,19 @@ def test_a_restore_moves_files_only_from_the_entry_into_the_table(
         [f"file:{newest.parent}/00000000000000000099.json", f"file:{bin_}/a", 1],
         [f"file:{victim.parent}/b.parquet", f"file:{bin_}/b", 1],
         [f"file:{place}/_lakekeeper/intents/00.json", f"file:{bin_}/c", 1],
-        [f"file:{place}/stolen", f"file:{victim}", 1],
-        [f"file:{place}/stolen", f"file:{newest}", 1],
     ]
+    stolen = [[f"file:{place}/stolen", f"file:{source}", 1] for source in (victim, newest)]
     write(place, "trash/00.json", entry(adapter))
-    write(place, f"trash/{_RUN}/moves-0000.json", moves)
     before = {p for p in files(place) if p.suffix != ".json" or "_lakekeeper" not in p.parts}
-    with pytest.raises(
-        AdapterError, match="3 of its 3 files belong to places where this call must not write"
+    for listed, why in (
+        (moves, "3 of its 3 files belong to places where this call must not write"),
+        ([*moves, stolen[0]], "the list of its files is gone or damaged"),
+        ([*moves, stolen[1]], "the list of its files is gone or damaged"),
     ):
-        table.restore(_RUN)
-    assert before <= files(place)
+        write(place, f"trash/{_RUN}/moves-0000.json", listed)
+        with pytest.raises(AdapterError, match=why):
+            table.restore(_RUN)
+        assert before <= files(place)
     assert sorted(p.name for p in bin_.iterdir() if not p.name.startswith(".")) == ["a", "b", "c"]
     assert victim.exists()
     assert lake.fingerprint(name) == rows
@@ -258,7 +266,8 @@ def test_a_property_does_not_widen_what_may_be_deleted(spark: SparkSession, vict
     report = later(spark, name).vacuum(options=ALL)
     assert "vacuum.allowed-locations" in str(report)
     later(spark, name).vacuum(orphans=True, options=ALL)
-    table.empty_trash(all_entries=True)
+    with pytest.raises(AdapterError, match="the list of its files is gone or damaged"):
+        table.empty_trash(all_entries=True)
     assert (victim.read_text(), run.read_text()) == ("live", "live")
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timezone
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.conf import RuntimeConfig
 
 from lakekeeper.errors import OptionError
-from lakekeeper.spark.parsed import arguments, evaluated, parse
+from lakekeeper.spark.jvm import Jvm
+from lakekeeper.spark.parsed import arguments, evaluated, parse, substituted
+from lakekeeper.spark.predicates import text_of_column
 
 pytestmark = pytest.mark.spark
 
@@ -48,3 +55,35 @@ def test_an_argument_that_is_not_constant_is_refused(spark: SparkSession, text: 
     plan = parse(spark, f"CALL lakekeeper.system.delete({text}, 'a')")
     with pytest.raises(OptionError, match="constants; "):
         evaluated(spark, arguments(plan, "args"))
+
+
+@pytest.mark.parametrize("where", ["beside an active session", "in a new thread"])
+def test_literals_are_read_by_the_confs_of_the_given_session(spark: SparkSession, where: str) -> None:
+    """Loss L145: a vacuum ``older_than`` a time of the session's zone deleted the versions of nine more hours."""
+    other = spark.newSession()
+    for key, value in (("session.timeZone", "Asia/Tokyo"), ("parser.escapedStringLiterals", "true")):
+        other.conf.set(f"spark.sql.{key}", value)
+    call = r"CALL lakekeeper.system.vacuum('C:\\new', older_than => TIMESTAMP '2026-01-31 09:00:00')"
+
+    def values() -> list[tuple[str, Any]]:
+        return evaluated(other, arguments(parse(other, call), "args"))
+
+    if where == "in a new thread":
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(values).result()
+    else:
+        found = values()
+    assert found[0] == ("", r"C:\\new")
+    name, at = found[1]
+    assert (name, at.astimezone(timezone.utc).hour) == ("older_than", 0)
+    assert substituted(other, "${spark.sql.session.timeZone}") == "Asia/Tokyo"
+
+
+def test_a_column_is_compared_by_the_confs_of_the_given_session(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    frame = other.sql("SELECT TIMESTAMP '2026-01-31 09:00:00' AS at")
+    day = F.col("at") == F.lit("2026-01-31 09:00:00").cast("timestamp")
+    with ThreadPoolExecutor(1) as pool:
+        text = pool.submit(lambda: text_of_column(Jvm(other), frame, day)).result()
+    assert frame.where(text).count() == 1
