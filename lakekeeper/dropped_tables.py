@@ -4,10 +4,11 @@
                                                                          └─ empty_dropped("ice.db"): deleted for good
     with force=True         ─► ice.db.t__lakekeeper_trash_1763769600000_forced
 
-A rename is atomic in every catalog, and the new name records the table and the time of the drop, so no second record
-can get lost. Files are deleted when the trash is emptied, not by the drop. Most catalogs keep the location of a
-renamed table and give the same location to the next table of the old name: the two then share a folder, and every note
-in it names its table.
+A rename is atomic in most catalogs, and the new name records the table and the time of the drop, so no second record
+can get lost. Glue adds the new name before it removes the old one, and may fail in between: no file is deleted while
+the catalog has a second name for a table. Files are deleted when the trash is emptied, not by the drop. Most catalogs
+keep the location of a renamed table and give the same location to the next table of the old name: the two then share a
+folder, and every note in it names its table.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.arguments import checked_flags
@@ -37,10 +39,11 @@ from lakekeeper.errors import (
     reason,
 )
 from lakekeeper.opening import open_adapter
+from lakekeeper.spark.catalogs import Place, places
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import DROPPED, full_name
 from lakekeeper.spark.identifiers import resolve as resolve_name
-from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.jvm import Jvm, require_classic
 from lakekeeper.spi import Adapter, Format
 
 if TYPE_CHECKING:
@@ -165,15 +168,18 @@ def empty_dropped(
 
     A table's own property may raise that, unless the call sets it. The table's own trash is emptied first, because
     nothing refers to it once the table is deleted. A table is kept if its retention is not known or its trash cannot be
-    emptied; so is one that this session cannot open, unless its drop was forced. Where others may need the files
-    (``gc.enabled=false``, Nessie), only the name goes. Raises AdapterError for the first table that cannot be deleted,
-    after all others.
+    emptied; so is one that this session cannot open, unless its drop was forced, and a managed Delta table with a
+    second name. Only the name goes where others may need the files (``gc.enabled=false``, Nessie, a second name of an
+    Iceberg table), and for an external Delta table; ``files_stay`` is the reason. Raises AdapterError for the first
+    table that cannot be deleted, after all others.
     """
     confs, clock = lakekeeper_confs(spark), clock or Clock()
 
     def resolved(properties: Mapping[str, str] | None = None) -> Options:
         return resolve_options(options, confs, properties)
 
+    # Once for all tables: most catalogs load each table to show its location.
+    tables = cache(lambda catalog: places(Jvm(spark), catalog))
     least_ms = resolved().vacuum.trash_retention_ms
     gone: list[DroppedTable] = []
     failed: dict[str, Exception] = {}
@@ -181,7 +187,7 @@ def empty_dropped(
         if not _is_over(table, least_ms, clock):  # a property only raises it, and opening a table takes time
             continue
         try:
-            gone += _deleted(spark, table, resolved, clock)
+            gone += _deleted(spark, table, resolved, clock, tables)
         except Exception as error:  # a catalog's client can throw anything, and the other tables are due too
             failed[table.kept_as] = error
     if failed:
@@ -199,14 +205,18 @@ def _is_over(table: DroppedTable, keep_ms: int, clock: Clock) -> bool:
 
 
 def _deleted(
-    spark: SparkSession, table: DroppedTable, resolved: Callable[..., Options], clock: Clock
+    spark: SparkSession,
+    table: DroppedTable,
+    resolved: Callable[..., Options],
+    clock: Clock,
+    tables: Callable[[str], Sequence[Place]],
 ) -> list[DroppedTable]:
     """Delete a table; empty if its own properties retain it, or its own trash cannot be emptied yet.
 
     Raises AdapterError, NotFound or Unsupported if it cannot be looked at, OptionError if its own retention is not a
     time.
     """
-    why = _keeps_files(spark, table.kept_as)
+    why = _keeps_files(spark, table.kept_as, tables)
     adapter = None if table.forced and why else _opened(spark, table)
     if adapter is not None:
         options = resolved(None if table.forced else _own_retention(adapter, clock))
@@ -242,11 +252,11 @@ def _own_retention(adapter: Adapter[Any], clock: Clock) -> dict[str, str]:
     return {key: found[key] for key in spellings(_RETENTION, PROPERTY_PREFIX) if key in found}
 
 
-def _keeps_files(spark: SparkSession, text: str) -> str:
+def _keeps_files(spark: SparkSession, text: str, tables: Callable[[str], Sequence[Place]]) -> str:
     """Why the files of a table must stay; empty also for a format that lakekeeper does not know."""
     name = resolve_name(spark, text)
     found = _format_of(name.provider, text)
-    return found.keeps_files(spark, name) if found else ""
+    return found.keeps_files(spark, name, tables) if found else ""
 
 
 def _format_of(provider: str, text: str) -> Format | None:

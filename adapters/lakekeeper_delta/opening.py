@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
+from lakekeeper.core.vacuum.path_guard import same_place, within
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
+from lakekeeper.spark.catalogs import Place
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spark.library_versions import (
     Versions,
@@ -41,8 +44,30 @@ class DeltaFormat:
         """Whether the error is one of the exceptions with which Delta's conflict checker rejects a commit."""
         return any(name.rpartition(".")[2] in LOST for name, _ in causes(error))
 
-    def keeps_files(self, spark: Any, identifier: TableName) -> str:
-        """Empty: a table's files are its own. Shallow clones of it are checked by vacuums only."""
+    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Place]]) -> str:
+        """Why the files stay if the catalog drops the name: the table is external.
+
+        Raises AdapterError for a managed table that has a second name or contains another table's folder: dropping it
+        would delete the other table's files. Shallow clones are checked by vacuums only.
+        """
+        if not identifier.catalog:
+            return ""
+        listed = tables(identifier.catalog)
+        own = next((place for place in listed if place.is_named(identifier)), None)
+        if own is None:
+            raise AdapterError(
+                f"{identifier.text}: catalog '{identifier.catalog}' does not list its location"
+            )
+        if own.external:
+            return "it is an external table, of which the catalog drops only the name"
+        for other in listed:
+            if other is not own and (
+                same_place(other.location, own.location) or within(other.location, own.location)
+            ):
+                raise AdapterError(
+                    f"{identifier.text}: {other} has its files in the same folder, and dropping a managed table "
+                    "deletes the folder; drop or move the other table first"
+                )
         return ""
 
     def refused(self, table: str, error: BaseException) -> Unsupported | None:

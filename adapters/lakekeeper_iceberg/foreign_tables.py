@@ -10,13 +10,15 @@ catalogs   a table of a catalog whose location or declared paths overlap with th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.core.vacuum.path_guard import meets, same_place, within
-from lakekeeper.errors import AdapterError
+from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.catalogs import SESSION_CATALOG, Place, catalogs, places
+from lakekeeper.spark.jvm import says_no_such_table
 from lakekeeper.spi import TableName
 from lakekeeper_iceberg.filesystem import Disk, is_child
 from lakekeeper_iceberg.native import Iceberg
@@ -106,10 +108,31 @@ def in_catalogs(
     return found
 
 
+def same_table(jvm: Iceberg, own: TableName, table: Any, listed: Iterable[Place]) -> str:
+    """Another name of the same table among those of its catalog; empty if it has none.
+
+    Glue adds the new name of a table before it removes the old one, and ``register_table`` adds a name for any metadata
+    file. Raises AdapterError if a table cannot be read.
+    """
+    uuid, location = str(table.operations().current().uuid()), str(table.location())
+    for place in listed:
+        if place.is_named(own) or not same_place(place.location, location):
+            continue
+        try:
+            other = jvm.load(".".join(map(quote, place.steps)))
+        except Exception as error:
+            if says_no_such_table(error):
+                continue
+            raise AdapterError(f"{place}, at the same location, cannot be read ({reason(error)})") from error
+        if str(other.operations().current().uuid()) == uuid:
+            return str(place)
+    return ""
+
+
 def _is_own(place: Place, own: TableName) -> bool:
     if own.catalog == SESSION_CATALOG:  # its names are case-insensitive
-        return _differs_at_most_in_case(place, own)
-    return _steps(place) == _steps(own)
+        return place.is_named(own)
+    return place.steps == (own.catalog, *own.namespace, own.name)
 
 
 def _is_respelled(jvm: Iceberg, place: Place, own: TableName, metadata_file: Callable[[], str]) -> bool:
@@ -118,23 +141,14 @@ def _is_respelled(jvm: Iceberg, place: Place, own: TableName, metadata_file: Cal
     A catalog that does not may hold two tables of one metadata file, with one uuid, until one of them is changed: so
     the current metadata file decides. In doubt, it is another table.
     """
-    if not _differs_at_most_in_case(place, own):
+    if not place.is_named(own):
         return False
     try:
-        listed = jvm.load(".".join(map(quote, _steps(place))))
+        listed = jvm.load(".".join(map(quote, place.steps)))
         listed.refresh()
         return str(listed.operations().current().metadataFileLocation()) == metadata_file()
     except Exception:
         return False
-
-
-def _differs_at_most_in_case(place: Place, own: TableName) -> bool:
-    """Whether two names are equal but for the case of letters."""
-    return [step.lower() for step in _steps(place)] == [step.lower() for step in _steps(own)]
-
-
-def _steps(name: Place | TableName) -> tuple[str, ...]:
-    return (name.catalog, *name.namespace, name.name)
 
 
 def _above(root: str) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import AdapterError, Unsupported
+from lakekeeper.spark.catalogs import Place
 from lakekeeper.spark.library_versions import (
     Versions,
     package_of,
@@ -14,7 +16,7 @@ from lakekeeper.spark.library_versions import (
     versions_in_session,
 )
 from lakekeeper.spi import TableName
-from lakekeeper_iceberg import nessie, surface
+from lakekeeper_iceberg import foreign_tables, nessie, surface
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.features import refused, unreadable
 from lakekeeper_iceberg.native import Iceberg
@@ -61,14 +63,18 @@ class IcebergFormat:
         opened.check()
         return opened
 
-    def keeps_files(self, spark: Any, identifier: TableName) -> str:
-        """Why the table's files must stay if its catalog drops it: ``gc.enabled=false``, or a Nessie catalog."""
+    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Place]]) -> str:
+        """Why the files must stay if the catalog drops the name: ``gc.enabled=false``, Nessie, or a second name."""
         jvm = Iceberg(spark)
         try:
             table = jvm.load(identifier.sql)
         except Exception as error:
             raise unreadable(identifier.text, error) from error
-        return nessie.keeps_files(table.operations(), jvm.text_map(table.properties()))
+        refused = nessie.keeps_files(table.operations(), jvm.text_map(table.properties()))
+        if refused:
+            return refused
+        other = foreign_tables.same_table(jvm, identifier, table, tables(identifier.catalog))
+        return f"{other} is the same table" if other else ""
 
     def lost_race(self, error: BaseException) -> bool:
         """Whether the error is a commit conflict reported by Iceberg, and not one that leaves the outcome unknown."""

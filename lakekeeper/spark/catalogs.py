@@ -10,6 +10,7 @@ from typing import Any
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.jvm import Jvm, causes
 from lakekeeper.spark.shims import shim
+from lakekeeper.spi import TableName
 
 SESSION_CATALOG = "spark_catalog"
 """The name of Spark's own catalog."""
@@ -24,7 +25,10 @@ _GONE = ("NoSuchTableException", "NoSuchNamespaceException")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table and its location; ``declared``: property → location, for the requested properties."""
+    """A table and its location; ``declared``: property → location, for the requested properties.
+
+    ``external``: the catalog drops only its name.
+    """
 
     catalog: str
     namespace: tuple[str, ...]
@@ -32,9 +36,20 @@ class Place:
     provider: str
     location: str
     declared: Mapping[str, str] = field(default_factory=dict)
+    external: bool = False
 
     def __str__(self) -> str:
-        return ".".join((self.catalog, *self.namespace, self.name))
+        return ".".join(self.steps)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Catalog, namespace and name."""
+        return (self.catalog, *self.namespace, self.name)
+
+    def is_named(self, name: TableName) -> bool:
+        """Whether this is the table of a name, in any case of letters: some catalogs ignore it."""
+        steps = (name.catalog, *name.namespace, name.name)
+        return [step.lower() for step in self.steps] == [step.lower() for step in steps]
 
 
 def catalogs(spark: Any) -> tuple[str, ...]:
@@ -103,6 +118,7 @@ def _in_bulk(jvm: Jvm, catalog: str, properties: Sequence[str]) -> Iterator[Plac
                 str(provider.get()).lower() if provider.isDefined() else "",
                 str(jvm.view.org.apache.hadoop.fs.Path(location.get()).toString()),
                 {name: str(value.get()) for name, value in found.items() if value.isDefined()},
+                str(table.tableType().name()) == "EXTERNAL",
             )
 
 
@@ -145,7 +161,8 @@ def _loaded(plugin: Any, catalog: str, identifier: Any, properties: Sequence[str
     found = {each: given.get(each) for each in properties}
     declared = {each: str(value) for each, value in found.items() if value}
     provider = str(given.get("provider") or "").lower()
-    return Place(catalog, namespace, name, provider, str(location), declared) if location else None
+    external = given.get("external") == "true"
+    return Place(catalog, namespace, name, provider, str(location), declared, external) if location else None
 
 
 def _brief(error: Exception) -> str:

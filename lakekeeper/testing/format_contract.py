@@ -25,6 +25,6 @@ class FormatContract(Selected):
     def test_a_table_keeps_its_files_if_the_format_says_so(self, harness: Harness) -> None:
         table = harness.create(KV, [keys(1)])
         format_, spark, name = extra(table).opening()
-        assert format_.keeps_files(spark, name) == ""
+        assert format_.keeps_files(spark, name, lambda _: ()) == ""
         extra(table).keep_files()
-        assert format_.keeps_files(spark, name)
+        assert format_.keeps_files(spark, name, lambda _: ())

@@ -480,7 +480,7 @@ class MemoryFormat:
         """No findings: nothing can be wrong with a lake in memory."""
         return ()
 
-    def keeps_files(self, spark: Any, identifier: TableName) -> str:
+    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Any]]) -> str:
         """The property ``keeps-files`` of the table; empty without it, since tables of the lake share no files."""
         return self.open(spark, identifier).properties().get("keeps-files", "")
 
