@@ -143,7 +143,7 @@ def kind_of(path: str) -> str:
         return ""
     if name.endswith(".avro") and name.startswith("snap-"):
         return "manifest list"
-    if re.search(r"-m\d+\.avro$", name):
+    if re.search(r"-m\d+\.avro$|^optimized-m-[^/]*\.avro$", name):
         return "manifest"
     if name.endswith(".stats") or re.search(r"/metadata/[^/]*\.(parquet|puffin)$", path):
         return "statistics"

@@ -18,7 +18,7 @@ from pyspark.sql.conf import RuntimeConfig
 import lakekeeper as lk
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered
-from lakekeeper.errors import NotFound, OptionError, RetentionError
+from lakekeeper.errors import AdapterError, NotFound, OptionError, RetentionError
 from tests.formats.lakes import Lake
 from tests.opening import table_with
 
@@ -208,6 +208,21 @@ def test_a_partition_is_dropped_and_restored(spark: SparkSession, lake: Lake) ->
     assert table.trash() == ()
 
 
+def test_files_come_back_from_the_trash_after_a_rename(spark: SparkSession, lake: Lake) -> None:
+    """Spark moves the folder of a managed Delta table, with the trash in it."""
+    name = rewritten(lake)
+    versions = lake.versions(name)
+    before = lake.fingerprint(name, versions[-2])
+    entry = lake.table(name).vacuum(trash=True, **NOW).trash
+    renamed = f"{name}_renamed"
+    spark.sql(f"ALTER TABLE {name} RENAME TO {renamed.partition('.')[2]}")
+    table = lake.table(renamed)
+    assert [each.name for each in table.trash()] == [entry]
+    assert table.restore(entry).files > 0
+    assert lake.fingerprint(renamed, versions[-2]) == before
+    assert table.trash() == ()
+
+
 def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> None:
     name = lake.overlapping(2, 10)
     before = lake.fingerprint(name)
@@ -226,6 +241,49 @@ def test_a_table_is_dropped_and_restored(spark: SparkSession, lake: Lake) -> Non
     assert name in [t.name for t in lk.empty_dropped(spark, f"{catalog}.{namespace}")]
     assert not list(place.rglob("*.parquet"))
     assert plain not in [t.name for t in lk.dropped_tables(spark, f"{catalog}.{namespace}")]
+
+
+def test_a_dropped_table_with_a_second_name_keeps_its_files(spark: SparkSession, lake: Lake) -> None:
+    """Loss L146: a table that had been registered again was purged under its name in the trash."""
+    name = lake.overlapping(2, 10)
+    space, _, plain = name.rpartition(".")
+    again = f"{space}.again_{plain}"
+    kept = lk.drop_table(spark, name, force=True)
+    if lake.iceberg:
+        log = spark.sql(
+            f"SELECT file FROM {kept.kept_as}.metadata_log_entries ORDER BY timestamp DESC, file DESC"
+        )
+        [file] = log.limit(1).collect()
+        spark.sql(f"CALL ice.system.register_table('{again}', '{file[0]}')")
+    else:
+        spark.sql(f"CREATE TABLE {again} USING delta LOCATION '{lake.home(kept.kept_as)}'")
+    lake.append(again, spark.range(7).selectExpr("id", "cast(id AS int) AS k", "cast(id AS string) AS v"))
+    before = lake.fingerprint(again)
+    if lake.iceberg:
+        [gone] = [each for each in lk.empty_dropped(spark, space) if each.name == name]
+        assert again in gone.files_stay
+    else:  # Spark deletes the files of a managed table with its name
+        with pytest.raises(AdapterError, match=f"{again} has its files in the same folder"):
+            lk.empty_dropped(spark, space)
+    assert lake.fingerprint(again) == before
+    assert (name in [each.name for each in lk.dropped_tables(spark, space)]) != lake.iceberg
+    spark.sql(f"DROP TABLE {again}")
+    if not lake.iceberg:
+        [gone] = [each for each in lk.empty_dropped(spark, space) if each.name == name]
+        assert gone.files_stay == ""
+
+
+def test_the_files_of_an_external_table_stay_and_the_result_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Iceberg's catalogs purge all tables."""
+    lake = Lake(spark, "delta")
+    name = lake.create("id bigint", location=tmp_path / "t")
+    lake.append(name, spark.range(3))
+    lk.drop_table(spark, name, force=True)
+    [gone] = [each for each in lk.empty_dropped(spark, name.rpartition(".")[0]) if each.name == name]
+    assert "external table" in gone.files_stay
+    assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 3
 
 
 def test_a_dropped_table_is_restored_by_each_name_that_drops_it(spark: SparkSession) -> None:

@@ -328,6 +328,24 @@ def test_files_in_declared_folders_outside_the_location(scene: Scene, tmp_path: 
         assert {p for p in outside() if f"/{folder}/" in p} <= listed
 
 
+def test_files_in_a_place_that_is_allowed_later_are_deleted_then(scene: Scene, tmp_path: Path) -> None:
+    """Loss L149: the first vacuum expired the snapshots, and no later one knew of the files in that place."""
+    scene.create("k INT, v STRING", properties={"write.data.path": f"file:{tmp_path}/elsewhere"})
+    scene.run("INSERT INTO {t} VALUES (1, 'a')", "INSERT INTO {t} VALUES (2, 'b')")
+    table = lk.table(scene.spark, scene.sql)
+    assert table.recluster("k", policy="full").changed
+    unsafe: dict[str, Any] = {"retention_hours": 0, "allow_unsafe_retention": True}
+    for _ in range(2):
+        report = table.vacuum(**unsafe)
+        assert "vacuum.allowed-locations" in str(report.plan)
+        assert len([*tmp_path.rglob("*.parquet")]) == 3
+    options = {"vacuum.allowed-locations": f"file:{tmp_path}", "vacuum.max-share": 1}
+    assert table.vacuum(**unsafe, options=options).deleted_by_kind["data"][0] == 2
+    assert len([*tmp_path.rglob("*.parquet")]) == 1
+    assert table.vacuum(**unsafe, options=options).deleted_files_count == 0
+    assert scene.spark_rows().total() == 2
+
+
 def test_a_merge_between_plan_and_read_keeps_its_snapshot(scene: Scene) -> None:
     """Losses 62, 80: the part of the log that it has read is kept for it."""
     scene.create("k INT, v STRING").run(fill(0, 10))

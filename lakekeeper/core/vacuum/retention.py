@@ -185,6 +185,24 @@ def keep(table: str, versions: Versions, retention: Retention, now_ms: int) -> K
     )
 
 
+def reaches_back(versions: Versions, retention: Retention, kept: Kept) -> bool:
+    """Whether versions that end a linear log begin early enough: no rule keeps one before them.
+
+    Positions of streams count by the table that they name; ``None`` is a stream that has read nothing yet.
+    """
+    first = versions.items[0]
+    least = max(retention.last, versions.min_versions or 1)
+    if first.at_ms is None or first.at_ms > kept.cutoff_ms or len(versions.items) < least:
+        return False
+    read = (
+        at or 0
+        for stream in retention.streams
+        for uuid, at in stream.positions
+        if uuid == versions.table_uuid
+    )
+    return min((*retention.named, *retention.active, *read), default=first.id) >= first.id
+
+
 def _held(
     version: Version, ended: int | None, retention: Retention, age_ms: int, now_ms: int
 ) -> Reason | None:

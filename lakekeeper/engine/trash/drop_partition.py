@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from lakekeeper.core.config.options import Options
@@ -161,10 +162,12 @@ def restore_run(entry: TrashEntry) -> str:
 
 
 def _dropped(entry: TrashEntry, changes: Changes, version: int) -> TrashEntry:
-    """The entry of a delete that has happened: rows added before it are in the version that it was based on."""
-    upon = entry.version
-    for winner in changes.winners:
-        if winner.version == version:
-            break
-        upon = winner.version
-    return replace(entry, state=DROPPED, version=upon, dropped=version)
+    """The entry of a delete that has happened: rows added before it are in the version that it was based on.
+
+    A commit in between may have deleted some of the rows that the drop counted: Iceberg does not treat that as a
+    conflict.
+    """
+    before = list(takewhile(lambda winner: winner.version != version, changes.winners))
+    upon = before[-1].version if before else entry.version
+    fewer = int(any(winner.changes_rows for winner in before))
+    return replace(entry, state=DROPPED, version=upon, dropped=version, fewer=fewer)

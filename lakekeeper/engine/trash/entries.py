@@ -43,7 +43,8 @@ class TrashEntry:
     are notes of moves.
 
     Of a partition: its ``state``, the ``run_id`` of the delete, the version that it made (``dropped``), the number of
-    ``rows`` of its last attempt, and the version that was current when its restore began (``since``).
+    ``rows`` of its last attempt (0: unknown; an upper bound if ``fewer`` is 1), and the version that was current when
+    its restore began (``since``).
     """
 
     name: str
@@ -59,6 +60,7 @@ class TrashEntry:
     run_id: str = ""
     dropped: int = 0
     rows: int = 0
+    fewer: int = 0
     since: int = 0
 
     def expires_ms(self, keep_ms: int) -> int:
@@ -78,7 +80,7 @@ class TrashEntry:
 
     def __str__(self) -> str:
         amount = (
-            counted(self.rows, "row")
+            f"{'up to ' if self.fewer else ''}{counted(self.rows, 'row')}"
             if self.kind == "partition"
             else f"{counted(self.files, 'file')}, {size(self.bytes)}"
         )
@@ -194,7 +196,7 @@ def parsed(text: str | None) -> TrashEntry | None:
 def _entry(plain: Mapping[str, Any]) -> TrashEntry:
     """An entry from plain JSON data. Raises an error of ``MALFORMED`` for anything else."""
     numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
-    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "since")}
+    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "fewer", "since")}
     texts = {name: plain[name] for name in ("name", "kind", "where", "table_uuid")}
     texts |= {name: plain.get(name, "") for name in ("state", "run_id")}
     if not all(isinstance(text, str) for text in texts.values()) or not is_name(texts["name"]):

@@ -1,7 +1,11 @@
 """The files of a trash entry: which file was moved where, in notes of the entry's own.
 
-A move in a note counts only if it leads from a place of the table's files into the entry's own folder: others may
-write notes too.
+Others may write notes too: a list with a move that does not lead into the entry's own folder counts as damaged, and a
+move back leads only to a place of the table's files. The paths are those of the time of the vacuum. The table's folder
+may have another name since then, or another spelling:
+
+    listed    file:/lake/t/_lakekeeper/trash/<entry>/…  ◄── file:/lake/t/x
+    now       file:/lake/u/_lakekeeper/trash/<entry>/…  ──► file:/lake/u/x
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from lakekeeper.core.vacuum.path_guard import refusal, trash_folder, within
+from lakekeeper.core.vacuum.path_guard import Grounds, below, refusal, trash_folder, within
 from lakekeeper.engine.state.note_slots import part
 from lakekeeper.engine.trash.entries import TrashEntry, entries, moves_note
 from lakekeeper.errors import MALFORMED, AdapterError
@@ -37,25 +41,33 @@ class Move:
 
 
 def moves_of(adapter: Adapter[Any], storage: Storage, entry: TrashEntry) -> list[Move]:
-    """The moves that an entry's notes list into its own folder, which no forged note can lead out of."""
+    """The moves that an entry's notes list. Raises AdapterError if a list is gone or damaged."""
     grounds = storage.grounds
-    home = trash_folder(grounds.roots[0], entry.name)
     moves: list[Move] = []
     for number in range(entry.parts):
         text = adapter.notes.read(part(moves_note(entry.name), number))
         try:
-            listed = _listed(text)
+            listed = [_here(move, entry.name, grounds) for move in _listed(text)]
         except MALFORMED as error:
             raise AdapterError(
                 f"{adapter.table}: the trash entry '{entry.name}' can be neither restored nor emptied: the list of its "
-                f"files is gone or damaged. Nothing was changed; the files are in {home}"
+                "files is gone or damaged. Nothing was changed; the files are in "
+                f"{trash_folder(grounds.roots[0], entry.name)}"
             ) from error
-        moves += [
-            replace(move, refused=refusal(move.source, grounds))
-            for move in listed
-            if within(move.target, home) and not refusal(move.target, grounds, "trash")
-        ]
+        moves += [replace(move, refused=refusal(move.source, grounds)) for move in listed]
     return moves
+
+
+def _here(move: Move, entry: str, grounds: Grounds) -> Move:
+    """A listed move, in the folder that the table has now. Raises ValueError if it does not lead into the entry."""
+    root = grounds.roots[0]
+    before, _, name = move.target.partition(f"{trash_folder('', entry)}/")
+    target = f"{trash_folder(root, entry)}/{name}"
+    if not before or not name or refusal(target, grounds, "trash"):
+        raise ValueError(move.target)
+    if before == root or not within(move.source, before):
+        return replace(move, target=target)
+    return replace(move, target=target, source=f"{root}/{below(move.source, [before])}")
 
 
 def _listed(text: str | None) -> list[Move]:

@@ -288,8 +288,10 @@ class _Restore:
                 "read to be restored; nothing was committed"
             )
         # Entries of earlier releases have no number if the drop died: it removed some rows, else it left no entry.
-        if exact and read != (entry.rows or max(read, 1)):
-            removed = f"{entry.rows:,}" if entry.rows else "some"
+        most = entry.rows or max(read, 1)
+        least = 1 if entry.fewer else most
+        if exact and not least <= read <= most:
+            removed = f"{'at most ' if entry.fewer else ''}{entry.rows:,}" if entry.rows else "some"
             raise other_rows(adapter, entry, f"{read:,} match, and it removed {removed}")
         return copies
 

@@ -22,7 +22,7 @@ from typing import Any
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.vacuum.path_guard import require_roots
+from lakekeeper.core.vacuum.path_guard import require_roots, within
 from lakekeeper.core.vacuum.retention import (
     Kept,
     Retention,
@@ -30,6 +30,7 @@ from lakekeeper.core.vacuum.retention import (
     Versions,
     keep,
     lines_from,
+    reaches_back,
 )
 from lakekeeper.core.vacuum.vacuum_plan import (
     METADATA_KINDS,
@@ -111,7 +112,7 @@ class _Look:
     own         slot → intent, of runs that are certainly this table's: what they left is cleaned up
     active      versions that runs had read, and those of the trash
     dealt_with  paths that are gone or will be deleted
-    shared      dead files that stay because another table uses them
+    deferred    dead files that stay: another table uses them, or no operator allows their place yet
     doubted     files of old lists stay because another table may own them: no list is deleted for its age
     """
 
@@ -122,7 +123,7 @@ class _Look:
     active: frozenset[int]
     leftovers: Leftovers
     dealt_with: frozenset[str]
-    shared: frozenset[str]
+    deferred: frozenset[str]
     doubted: bool
 
 
@@ -261,11 +262,11 @@ class VacuumJob:
         # Not every dead file is moved to the trash, so no list is deleted for its age then.
         by_age = not self.request.trash and not look.doubted
         timeout_ms = self._timeout_ms if by_age else None
-        self.records.took_over(look.own, look.dealt_with, timeout_ms, look.shared)
+        self.records.took_over(look.own, look.dealt_with, timeout_ms, look.deferred)
 
     def _finish(self, look: _Look) -> None:
         """All dead files are gone, so their notes are removed too; those that another table uses are listed."""
-        self.records.finished(look.plan, look.own, look.leftovers.settled, look.dealt_with, look.shared)
+        self.records.finished(look.plan, look.own, look.leftovers.settled, look.dealt_with, look.deferred)
         for intent in look.leftovers.settled.values():
             self.storage.forget(intent.folder)
 
@@ -329,8 +330,12 @@ class VacuumJob:
             spared=used,
         )
         ours = {dead.path for dead in found.files}
-        shared = frozenset(
+        shared = {
             path for path in used if path in ours and plan.spared.get(path) == used[path] and infos[path]
+        }
+        barred = self.storage.grounds.barred
+        deferred = shared.union(
+            path for path in found.outside if any(within(path, place) for place in barred)
         )
         spared = {**plan.spared, **doubted, **orphans.spared}
         plan = replace(plan, spared=spared, unrecognised=orphans.unrecognised)
@@ -341,13 +346,14 @@ class VacuumJob:
         missing = (path for path, info in infos.items() if info is None)
         dealt_with = frozenset((*missing, *(file.path for file in plan.files)))
         active = frozenset(retention.active)
-        return _Look(versions, kept, plan, own, active, leftovers, dealt_with, shared, bool(doubted))
+        return _Look(
+            versions, kept, plan, own, active, leftovers, dealt_with, frozenset(deferred), bool(doubted)
+        )
 
     def reaches_back(self, versions: Versions, intents: Mapping[str, Intent], now: int) -> bool:
-        """Whether these versions begin before the retention does."""
-        kept = keep(self.adapter.table, versions, self._retention(versions, intents, now), now)
-        at_ms = versions.items[0].at_ms
-        return at_ms is not None and at_ms <= kept.cutoff_ms
+        """Whether no version before these stays."""
+        retention = self._retention(versions, intents, now)
+        return reaches_back(versions, retention, keep(self.adapter.table, versions, retention, now))
 
     def believed(self, garbage: Garbage) -> tuple[Garbage, dict[str, str]]:
         """The garbage without files that only an old list names and that may belong to another table; and these, with

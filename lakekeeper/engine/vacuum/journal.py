@@ -74,8 +74,8 @@ class Records:
     ) -> Versions:
         """Versions since the last vacuum; all of them if its cursor belongs to another table that was in this place.
 
-        No version that is left out needs a file that the notes name as dead: if the cursor does not reach back as far
-        as the retention (the last vacuum kept less, or the note is not ours), all versions are read too.
+        No version that is left out needs a file that the notes name as dead: if one before the cursor stays (the last
+        vacuum kept less, or the note is not ours), all versions are read too.
         """
         cursor = self._cursor = self._read_cursor()
         versions = storage.versions(cursor.through)
@@ -215,11 +215,11 @@ class Records:
         intents: Mapping[str, Intent],
         settled: Mapping[str, Intent],
         dealt_with: frozenset[str] = frozenset(),
-        shared: frozenset[str] = frozenset(),
+        deferred: frozenset[str] = frozenset(),
     ) -> None:
-        """All dead files but the ``shared`` ones are gone: remove the settled intents and our own; move the cursor."""
+        """All dead files but the ``deferred`` ones are gone: remove settled intents and our own; move the cursor."""
         with suppress(AdapterError):  # the next vacuum settles what stays, at the same cost
-            self._remember(plan, intents, dealt_with, shared)
+            self._remember(plan, intents, dealt_with, deferred)
             if plan.through is not None or plan.backlog.files:
                 self._move_on(plan)
             for slot, intent in intents.items():
@@ -235,20 +235,20 @@ class Records:
         plan: VacuumPlan,
         intents: Mapping[str, Intent],
         dealt_with: frozenset[str],
-        shared: frozenset[str],
+        deferred: frozenset[str],
     ) -> None:
-        """Leave one list of the dead files that another table uses, for the next vacuum: the log is not read again."""
+        """Leave one list of the dead files that stay for now, for later vacuums: the log may not name them again."""
         lists = {
             slot: [*self._listed(intent)]
             for slot, intent in intents.items()
             if intent.kind == VACUUM and intent.run_id != self.run_id
         }
         known = {path for parts in lists.values() for paths in parts for path in paths or ()}
-        if known == shared or not shared:
+        if known == deferred or not deferred:
             return
-        parts, now_ms = in_parts(sorted(shared)), self.clock.now_ms()
+        parts, now_ms = in_parts(sorted(deferred)), self.clock.now_ms()
         intent = Intent(
-            f"{self.run_id}-shared",
+            f"{self.run_id}-deferred",
             VACUUM,
             now_ms,
             plan.table_uuid,
@@ -259,7 +259,7 @@ class Records:
         )
         register(self.notes, plan.table, intent, self.clock)
         write_parts(self.notes, list_of(intent.run_id), parts)
-        covered = dealt_with | shared
+        covered = dealt_with | deferred
         for slot, listed in lists.items():
             gone = all(paths is not None and covered.issuperset(paths) for paths in listed)
             if gone and not intents[slot].deletes(self.timeout_ms, now_ms):
@@ -282,11 +282,11 @@ class Records:
         intents: Mapping[str, Intent],
         dealt_with: frozenset[str],
         timeout_ms: int | None,
-        shared: frozenset[str] = frozenset(),
+        deferred: frozenset[str] = frozenset(),
     ) -> None:
         """Remove lists of earlier vacuums: those whose files are gone or in our own list, and those of dead ones.
 
-        ``timeout_ms`` None: no run counts as dead. A list with a file of ``shared``, which another table uses, stays.
+        ``timeout_ms`` None: no run counts as dead. A list with a ``deferred`` file stays.
 
         This happens before the first delete, so that vacuums that fail repeatedly do not take all slots. A list with a
         file that is still named may belong to a running vacuum, which has yet to expire the versions that name the
@@ -301,7 +301,7 @@ class Records:
                 dead = timeout_ms is not None and now_ms >= intent.dies_ms(timeout_ms)
                 lists = [*self._listed(intent)]
                 if dead:
-                    goes = not any(shared.intersection(paths or ()) for paths in lists)
+                    goes = not any(deferred.intersection(paths or ()) for paths in lists)
                 else:
                     goes = all(paths is not None and dealt_with.issuperset(paths) for paths in lists)
                 if goes:

@@ -164,10 +164,15 @@ def orphans_of(
 
 
 def _last_of_streams(storage: Storage, options: Options, now_ms: int) -> int:
-    """The earliest last commit among the streams into the table that may come back; now without such a stream."""
+    """The earliest last commit among the streams into the table that may come back; now without such a stream.
+
+    A stream without a recorded time may come back, and everything may have been written after its last commit.
+    """
+    if not options.vacuum.sink_retention_ms:
+        return now_ms
     since = now_ms - options.vacuum.sink_retention_ms
-    commits = [sink.at_ms for sink in storage.sinks() if sink.at_ms is not None and sink.at_ms > since]
-    return min(commits, default=now_ms)
+    commits = (sink.at_ms for sink in storage.sinks())
+    return min((0 if at is None else at for at in commits if at is None or at > since), default=now_ms)
 
 
 def _before_all_alive(intents: Mapping[str, Intent], options: Options, now_ms: int) -> int:

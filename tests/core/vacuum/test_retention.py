@@ -20,6 +20,7 @@ from lakekeeper.core.vacuum.retention import (
     Version,
     Versions,
     keep,
+    reaches_back,
 )
 from lakekeeper.errors import OptionError, RetentionError
 
@@ -310,3 +311,42 @@ def test_readers_within_the_retention_find_their_version(
     assert set(result.gone) | set(result.reasons) == {v.id for v in versions.items}
     if linear:
         assert sorted(result.reasons) == list(range(result.oldest, len(ages) + 1))
+
+
+RULES = st.builds(
+    Retention,
+    age_ms=st.integers(0, 12).map(lambda hours: hours * H),
+    last=st.integers(1, 8),
+    named=st.sets(st.integers(1, 10), max_size=2),
+    active=st.dictionaries(st.integers(1, 10), st.just(Reason.of(Code.NEWEST_VERSION)), max_size=2),
+    streams=st.lists(
+        st.builds(
+            lambda uuid, at: Stream("c", ((uuid, at),), required=False),
+            st.sampled_from("uv"),
+            st.integers(1, 10),
+        ),
+        max_size=1,
+    ),
+    allow_unsafe=st.just(True),
+)
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=10), st.integers(2, 10), RULES)
+def test_the_end_of_a_log_reaches_back_if_nothing_before_it_stays(
+    gaps: list[int], first: int, retention: Retention
+) -> None:
+    """Loss L147: only the time counted, so a version named by the call lost files that an earlier vacuum had listed."""
+    hours = [sum(gaps[i:]) for i in range(len(gaps))]
+    whole = line(*hours, linear=True)
+    if first > len(hours):
+        return
+    end = replace(whole, items=whole.items[first - 1 :])
+    if reaches_back(end, retention, keep("t", end, retention, NOW)):
+        assert keep("t", whole, retention, NOW).oldest >= first
+
+
+def test_the_end_of_a_log_suffices_for_the_usual_vacuum() -> None:
+    """The property above holds, too, for a function that always says no."""
+    end = replace(line(9, 8, 7, 2, 1, linear=True), items=line(9, 8, 7, 2, 1).items[1:])
+    retention = Retention(age_ms=5 * H, named=(3,), allow_unsafe=True)
+    assert reaches_back(end, retention, keep("t", end, retention, NOW))

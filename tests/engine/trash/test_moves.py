@@ -19,30 +19,48 @@ from tests.engine.trash.trashed import AT_EXT, EXT, moved_from_elsewhere
 from tests.engine.vacuums import DAY, run
 
 
-def test_forged_moves_out_of_an_entry_do_nothing(table: MemoryTable) -> None:
-    """Only files in the entry's own folder are moved or deleted, and only to places that the call allows."""
+@pytest.mark.parametrize(
+    "target",
+    ["mem:/ext/live", "{root}/{own}", "{trash}/another/0/x", "{trash}/{name}/../x", "{trash}/{name}"],
+)
+def test_an_entry_with_a_move_that_leads_out_of_it_is_kept(table: MemoryTable, target: str) -> None:
+    """Only files in the entry's own folder are moved or deleted; the list may be all that shows where they belong."""
     adapter, name = moved_from_elsewhere(table)
-    home = f"{adapter.storage.grounds.roots[0]}/_lakekeeper/trash"
-    table.disk["mem:/ext/live"] = table.disk[next(iter(table.disk))]
+    root = adapter.storage.grounds.roots[0]
     own = next(path for path in table.disk if path.startswith("data/"))
-    moves = [
-        ["mem:/ext/x", "mem:/ext/live", 1],
-        ["mem:/ext/x", f"{home.removesuffix('_lakekeeper/trash')}{own}", 1],
-        ["mem:/ext/x", f"{home}/another/0/x", 1],
-        ["mem:/ext/x", f"{home}/{name}/../x", 1],
-        ["mem:/ext/x", f"{home}/{name}", 1],
-    ]
-    table.notes[f"trash/{name}/moves-0000.json"] = json.dumps(moves)
-    for target in (
-        f"_lakekeeper/trash/{name}/../x",
-        f"_lakekeeper/trash/{name}",
-        "_lakekeeper/trash/another/0/x",
-    ):
-        table.disk[target] = table.disk[own]
+    forged = target.format(root=root, trash=f"{root}/_lakekeeper/trash", name=name, own=own)
+    note = f"trash/{name}/moves-0000.json"
+    table.notes[note] = json.dumps([*json.loads(table.notes[note]), ["mem:/ext/x", forged, 1]])
+    for path in ("mem:/ext/live", f"_lakekeeper/trash/{name}/../x", "_lakekeeper/trash/another/0/x"):
+        table.disk[path] = table.disk[own]
     there = set(table.disk)
-    list(empty(adapter, None, table.now_ms, [EXT]))
+    for call in (
+        lambda: restore_files(adapter, name, table.now_ms, [EXT]),
+        lambda: list(empty(adapter, None, table.now_ms, [EXT])),
+    ):
+        with pytest.raises(AdapterError, match="the list of its files is gone or damaged"):
+            call()
     assert set(table.disk) == there
+    assert [each.name for each in entries(adapter).values()] == [name]
+
+
+@pytest.mark.parametrize("act", ["restore", "empty"])
+def test_an_entry_of_a_table_whose_folder_has_another_name_now(table: MemoryTable, act: str) -> None:
+    """Loss L148: the call reported success, and removed the entry with its list, but left the files in the trash."""
+    dead = set(table.disk)
+    name, adapter = run(table, age_ms=DAY, trash=True).trash, MemoryAdapter(table)
+    dead -= set(table.disk)
+    note = f"trash/{name}/moves-0000.json"
+    table.notes[note] = table.notes[note].replace(
+        f'"{adapter.storage.grounds.roots[0]}/', '"mem://old:80/db/t/'
+    )
+    if act == "restore":
+        assert restore_files(adapter, name, table.now_ms).files == len(dead) > 0
+    else:
+        assert [each.files for each in empty(adapter, None, table.now_ms)] == [len(dead)]
     assert entries(adapter) == {}
+    assert not [path for path in table.disk if "trash" in path]
+    assert dead.issubset(table.disk) == (act == "restore")
 
 
 @pytest.mark.parametrize("note", ["{half", "null", "7", "{}", "[1]", '[["a", "b", 1e999]]'])

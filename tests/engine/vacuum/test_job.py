@@ -152,7 +152,7 @@ def test_files_that_a_clone_used_go_once_it_is_dropped(table: MemoryTable, *, tr
     assert run(table, age_ms=DAY, users=[_Clone()], trash=trash).deleted_files_count == 1
     assert second not in table.disk
     assert registered(MemoryAdapter(table).notes) == {}
-    assert not [name for name in table.notes if "-shared" in name]
+    assert not [name for name in table.notes if "-deferred" in name]
 
 
 def test_a_dry_run_lists_what_the_real_one_deletes_and_writes_nothing(table: MemoryTable) -> None:

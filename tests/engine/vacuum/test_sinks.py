@@ -6,6 +6,7 @@ import pytest
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.units import HOUR_MS
+from lakekeeper.core.vacuum.stream_positions import SinkCommit
 from lakekeeper.core.vacuum.streams_report import StreamsReport
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.clock import Clock
@@ -13,6 +14,7 @@ from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import NotFound
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter
+from lakekeeper.testing.storage import MemoryStorage
 from tests.engine.scene import written
 
 DAY = 24 * HOUR_MS
@@ -106,6 +108,22 @@ def test_files_that_a_stream_may_yet_commit_are_no_orphans(linear: bool) -> None
     assert report.plan is not None
     assert "may yet commit it" in str(report.plan.spared)
     run(made, orphans=True, sink_hours=9 * 24)
+    assert pending not in made.disk
+
+
+def test_a_stream_that_records_no_times_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss L153: it counted as none. ``lastUpdated`` of Delta's ``txn`` is optional, and delta-rs leaves it out."""
+    made = MemoryTable("db.t", {"k": "int"}, settings=Settings(linear=True))
+    made.append([{"k": 1}])
+    pending = written(made)
+    made.later(10 * DAY)
+    undated = SinkCommit("Delta application a", "transaction 1", None, None)
+    monkeypatch.setattr(MemoryStorage, "sinks", lambda _: [undated])
+    report = run(made, orphans=True)
+    assert pending in made.disk
+    assert report.plan is not None
+    assert "may yet commit it" in str(report.plan.spared)
+    run(made, orphans=True, sink_hours=0)
     assert pending not in made.disk
 
 
