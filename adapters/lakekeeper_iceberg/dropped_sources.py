@@ -82,10 +82,15 @@ def without_source(jvm: Iceberg, metadata: Any) -> frozenset[int]:
         for spec in jvm.items(metadata.specs())
         if int(spec.specId()) != current
         and any(
-            str(field.transform()).startswith(_TYPED_BY_SOURCE) and schema.findField(field.sourceId()) is None
-            for field in jvm.items(spec.fields())
+            str(field.transform()).startswith(_TYPED_BY_SOURCE)
+            for field in fields_without_source(spec, schema)
         )
     )
+
+
+def fields_without_source(spec: Any, schema: Any) -> list[Any]:
+    """The fields of a partition spec whose source column was dropped."""
+    return [field for field in spec.fields() if schema.findField(field.sourceId()) is None]
 
 
 def _refusal(table: Any, spec: int, advice: str) -> Unsupported:

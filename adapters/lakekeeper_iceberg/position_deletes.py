@@ -96,7 +96,7 @@ def _vectors(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
         for m in masks
         if (positional := [d for d in m.known if not jvm.equality(d)])
     }
-    writer = jvm.api.deletes.BaseDVFileWriter(_factory(jvm, table, "PUFFIN"), jvm.lookup(known))
+    writer = jvm.api.deletes.BaseDVFileWriter(delete_paths(jvm, table, "PUFFIN"), jvm.lookup(known))
     for m in masks:
         writer.delete(m.path, m.positions, table.specs().get(m.file.specId()), m.file.partition())
     writer.close()
@@ -138,7 +138,7 @@ def _partition_files(jvm: Iceberg, table: Any, masks: Sequence[Mask]) -> Masked:
 
 def _written(jvm: Iceberg, table: Any, groups: Sequence[Callable[[], list[Mask]]]) -> list[Any]:
     """One DeleteFile for each group of masks, all of one partition; several are written concurrently."""
-    files = _factory(jvm, table, "PARQUET")
+    files = delete_paths(jvm, table, "PARQUET")
     builder = jvm.static("org.apache.iceberg.data.GenericFileWriterFactory", "builderFor")(table)
     writers = builder.deleteFileFormat(jvm.api.FileFormat.PARQUET).build()
     added: list[Any] = []
@@ -146,7 +146,7 @@ def _written(jvm: Iceberg, table: Any, groups: Sequence[Callable[[], list[Mask]]
     def write(group: Callable[[], list[Mask]]) -> Any:
         masks = group()
         spec, partition = table.specs().get(masks[0].file.specId()), masks[0].file.partition()
-        place = files.newOutputFile(spec, partition) if spec.isPartitioned() else files.newOutputFile()
+        place = next_path(files, spec, partition)
         writer = writers.newPositionDeleteWriter(place, spec, partition)
         try:
             for m in masks:
@@ -167,9 +167,15 @@ def _written(jvm: Iceberg, table: Any, groups: Sequence[Callable[[], list[Mask]]
         raise
 
 
-def _factory(jvm: Iceberg, table: Any, file_format: str) -> Any:
+def delete_paths(jvm: Iceberg, table: Any, file_format: str) -> Any:
+    """The OutputFileFactory of a table's delete files in a file format."""
     kind = getattr(jvm.api.FileFormat, file_format)
     return jvm.api.io.OutputFileFactory.builderFor(table, 0, 0).format(kind).suffix("deletes").build()
+
+
+def next_path(paths: Any, spec: Any, partition: Any) -> Any:
+    """A new EncryptedOutputFile for delete files of a partition."""
+    return paths.newOutputFile(spec, partition) if spec.isPartitioned() else paths.newOutputFile()
 
 
 def leaves_with_file(jvm: Iceberg, delete: Any) -> bool:

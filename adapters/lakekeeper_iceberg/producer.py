@@ -16,18 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakekeeper.core.text.formatting import counted
 from lakekeeper.errors import Conflict, LostRace, Rejected, Unknown, Unsupported
 from lakekeeper_iceberg import executors
 from lakekeeper_iceberg.changes import RUN_ID, sequence_of
 from lakekeeper_iceberg.commit import REPLAYED, Swapped, is_there, preparing, send
 from lakekeeper_iceberg.commit_attempts import Attempts
-from lakekeeper_iceberg.dropped_sources import refuse_manifests
+from lakekeeper_iceberg.dropped_sources import fields_without_source, refuse_manifests
+from lakekeeper_iceberg.equality_copies import copies_of
 from lakekeeper_iceberg.file_changes import Exchange
 from lakekeeper_iceberg.metadata_reads import read_again
 from lakekeeper_iceberg.native import Iceberg
+from lakekeeper_iceberg.staging import delete_own
 
 _ATTEMPTS = 4
 _PRODUCER = "org.apache.iceberg.SnapshotProducer"
+_DATA_FILE = "org.apache.iceberg.DataFile"
 _MANIFEST = "org.apache.iceberg.ManifestFile"
 _PATH_AND_SEQUENCE = ((_MANIFEST, "path", "java.lang.String"), (_MANIFEST, "sequenceNumber", "long"))
 
@@ -37,23 +41,32 @@ def swap(jvm: Iceberg, table: Any, name: str, exchange: Exchange, attempts: Atte
 
     A few lost races are retried here, as long as Iceberg's validation passes against the concurrent commits.
     """
-    rescued: Sequence[Any] = ()
-    for _ in range(2):
-        found = Producer(jvm, table, name, exchange, attempts, rescued).land()
-        if isinstance(found, Swapped):
-            return found
-        rescued = found
-    raise Conflict(
-        f"{name}: the commit would drop {len(rescued)} equality delete files that are still needed"
-    )
+    lost = Producer(jvm, table, name, exchange, attempts).land()
+    if isinstance(lost, Swapped):
+        return lost
+    with preparing(name):
+        copies = copies_of(jvm, table, lost, attempts.run)
+    try:
+        more = Producer(jvm, table, name, exchange, attempts, tuple(zip(lost, copies, strict=True))).land()
+        if isinstance(more, Swapped):
+            return more
+        raise Conflict(
+            f"{name}: the commit would drop {counted(len(more), 'equality delete file')} that its outputs need"
+        )
+    except (Conflict, Rejected, Unsupported):
+        with suppress(Exception):  # left to a vacuum, which finds the folder of the run
+            delete_own(jvm, table, [str(copy.location()) for copy in copies])
+        raise
 
 
 @dataclass(slots=True)
 class Producer:
-    """One pending update. ``rescued`` deletes are removed and added again with their data sequence numbers.
+    """One pending update.
 
+    rescued  (equality delete file, its copy): the copy replaces it, with the same data sequence number
     update   Iceberg's pending update; it keeps its snapshot id and manifests from one ``apply()`` to the next
     made     the snapshot of the last ``apply()``
+    refused  a swap to ``made`` was reported as lost; a later read of the table shows whether it landed after all
     """
 
     jvm: Iceberg
@@ -61,9 +74,10 @@ class Producer:
     name: str
     exchange: Exchange
     attempts: Attempts
-    rescued: Sequence[Any]
+    rescued: Sequence[tuple[Any, Any]] = ()
     update: Any = None
     made: Any = field(default=None, init=False)
+    refused: bool = field(default=False, init=False)
 
     def land(self) -> Swapped | Sequence[Any]:
         """Commit; or return the equality deletes that the commit would drop, without committing.
@@ -81,6 +95,7 @@ class Producer:
                 try:
                     send(self.jvm, self.table, self.name, base, self.made)
                 except LostRace:
+                    self.refused = True
                     if attempt == _ATTEMPTS - 1:
                         raise
                 else:
@@ -88,7 +103,7 @@ class Producer:
         except Unknown:
             raise
         except (Conflict, Rejected, Unsupported):
-            if self.made is not None and is_there(self.table, self.name, int(self.made.snapshotId())):
+            if self.refused and is_there(self.table, self.name, int(self.made.snapshotId())):
                 return self._done()  # an attempt reported as lost was committed; the last one met it
             self._clean_up()
             raise
@@ -111,12 +126,12 @@ class Producer:
             if int(metadata.formatVersion()) > 1:
                 # Equality deletes added after the snapshot that was read must also apply to the outputs.
                 rewrite = rewrite.dataSequenceNumber(sequence_of(metadata, exchange.read_version))
-            for file in (*exchange.inputs, *exchange.deletes, *self.rescued):
+            for file in (*exchange.inputs, *exchange.deletes, *(old for old, _ in self.rescued)):
                 rewrite = rewrite.deleteFile(file)
             for file in (*exchange.outputs, *exchange.masks):
                 rewrite = rewrite.addFile(file)
-            for file in self.rescued:
-                rewrite = rewrite.addFile(file, file.dataSequenceNumber())
+            for old, copy in self.rescued:
+                rewrite = rewrite.addFile(copy, old.dataSequenceNumber())
             if exchange.replayed:
                 rewrite = rewrite.set(REPLAYED, str(exchange.replayed))
             return rewrite.set(RUN_ID, exchange.run_id)
@@ -129,34 +144,86 @@ class Producer:
             return self.jvm.hidden_field(self.update, _PRODUCER, "base")
 
     def _checked(self, base: Any) -> list[Any]:
-        """:meth:`lost_deletes`, where it can be found out; raises NotSent otherwise.
+        """Like :meth:`lost_deletes`, but raises NotSent if the metadata cannot be read.
 
-        Raises Unsupported if the snapshot would lose which deletes apply to files of a spec.
+        Raises Unsupported if the snapshot would lose which deletes apply to files of a spec, and Rejected if rows would
+        move into or out of the partition of an equality delete that is newer than the read, or would get new ids.
         """
         with preparing(self.name):
             refuse_manifests(self.jvm, self.table, base, self.made)
+            self._refuse_moved(base)
+            self._refuse_upgraded(base)
             return self.lost_deletes(base)
+
+    def _refuse_moved(self, base: Any) -> None:
+        """Raise Rejected if rows move to another partition spec, and either spec has a young equality delete.
+
+        An equality delete applies only to its own partition. Rows move if a source column of their spec was dropped
+        (see ``staging``).
+        """
+        specs = {int(spec.specId()): spec for spec in self.jvm.items(base.specs())}
+        left = {number for number, spec in specs.items() if fields_without_source(spec, base.schema())}
+        if not left:
+            return
+        inputs, outputs = self._specs_of(self.exchange.inputs), self._specs_of(self.exchange.outputs)
+        moved = left & inputs
+        # Deletes of an unpartitioned spec are global: they apply before and after the move.
+        concerned = {n for n in moved | outputs if specs[n].isPartitioned()}
+        if not moved or not concerned:
+            return
+        start = sequence_of(base, self.exchange.read_version)
+        manifests = self._manifests(base.currentSnapshot(), self.table.io()).values()
+        young = self._young([manifest for seq, manifest in manifests if seq > start], start)
+        if any(int(delete.specId()) in concerned for delete in young.values()):
+            raise Rejected(
+                f"{self.name}: equality deletes were committed during the merge, which moves rows to another partition "
+                "spec because a source column of theirs was dropped; merge again while no stream deletes rows"
+            )
+
+    def _specs_of(self, files: Sequence[Any]) -> set[int]:
+        found = self.jvm.values_of(self.jvm.array_list(files), _DATA_FILE, "specId", "int")
+        return {int(number) for number in found}
+
+    def _refuse_upgraded(self, base: Any) -> None:
+        """Raise Rejected if rows were assigned ids after they were read: those in the outputs would get other ids.
+
+        The first commit after an upgrade to format 3 assigns an id to each row.
+        """
+        if int(base.formatVersion()) < 3:
+            return
+        read, now = base.snapshot(self.exchange.read_version), base.currentSnapshot()
+        if read is not None and read.firstRowId() is None and now.firstRowId() is not None:
+            raise Rejected(
+                f"{self.name}: the table's rows were assigned row ids during the merge, the first since its upgrade to "
+                "format 3; merge again"
+            )
 
     def lost_deletes(self, base: Any) -> list[Any]:
         """Equality deletes newer than the read snapshot that the new snapshot drops, although the outputs need them.
 
         Older ones were applied by the read. Position deletes never reference the new outputs.
         """
-        io, specs = self.table.io(), self.table.specs()
+        io = self.table.io()
         start = sequence_of(base, self.exchange.read_version)
         before, after = (self._manifests(snapshot, io) for snapshot in (base.currentSnapshot(), self.made))
-
-        def young(manifests: list[Any]) -> dict[str, Any]:
-            files = [file for m in manifests for file in self._equality_deletes(m, io, specs)]
-            return {str(f.location()): f for f in files if int(f.dataSequenceNumber()) > start}
-
-        lost = young([m for path, (seq, m) in before.items() if path not in after and seq > start])
+        lost = self._young(
+            [m for path, (seq, m) in before.items() if path not in after and seq > start], start
+        )
         if not lost:
             return []
-        here = young([m for path, (_, m) in after.items() if path not in before])
-        return [file for path, file in lost.items() if path not in here]
+        here = self._young([m for path, (_, m) in after.items() if path not in before], start)
+        copies = {str(old.location()): str(copy.location()) for old, copy in self.rescued}
+        return [file for path, file in lost.items() if copies.get(path, path) not in here]
 
-    def _equality_deletes(self, manifest: Any, io: Any, specs: Any) -> list[Any]:
+    def _young(self, manifests: Sequence[Any], start: int) -> dict[str, Any]:
+        """Path → equality delete file, of those in the manifests that are newer than a sequence number."""
+        found: list[Any] = []
+        for manifest in manifests:
+            found += self._equality_deletes(manifest)
+        return {str(f.location()): f for f in found if int(f.dataSequenceNumber()) > start}
+
+    def _equality_deletes(self, manifest: Any) -> list[Any]:
+        io, specs = self.table.io(), self.table.specs()
         return read_again(lambda: self.jvm.equality_deletes_of(manifest, io, specs))
 
     def _manifests(self, snapshot: Any, io: Any) -> dict[str, tuple[int, Any]]:

@@ -22,6 +22,7 @@ from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
 from lakekeeper.core.vacuum.path_guard import spelled
 from lakekeeper.spark.parquet_codec import codec_of
+from lakekeeper_iceberg.dropped_sources import fields_without_source
 from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.imported import refuse_nanoseconds
 from lakekeeper_iceberg.levels import data_root, own_folder
@@ -131,9 +132,8 @@ def _spec_of(table: Any, task: MergeTask) -> int:
     The rows of an old partition may be in any number of partitions of the current spec: each task would keep an open
     writer for each of them, and leave as many small files.
     """
-    spec, schema = table.specs().get(task.spec), table.schema()
-    whole = all(schema.findField(field.sourceId()) is not None for field in spec.fields())
-    return task.spec if whole else int(table.spec().specId())
+    moves = fields_without_source(table.specs().get(task.spec), table.schema())
+    return int(table.spec().specId()) if moves else task.spec
 
 
 def write_rows(jvm: Iceberg, table: Any, rows: DataFrame, run: str, target: int) -> list[Any]:

@@ -151,8 +151,11 @@ class Scene:
         return {str(p) for p in place.glob("*.avro")} - {path.removeprefix("file:") for path in named}
 
 
-def delete_equal(scene: Scene, column: str, values: Sequence[Any]) -> None:
-    """Commit an equality delete on an unpartitioned table as a streaming writer does: without reading a row."""
+def delete_equal(scene: Scene, column: str, values: Sequence[Any], beside: Any = None) -> None:
+    """Commit an equality delete as a streaming writer does: without reading a row.
+
+    ``beside``: a DataFile, whose partition spec and partition the delete has. Without it, the table is unpartitioned.
+    """
     jvm = Iceberg(scene.spark)
     table = scene.java()
     schema = table.schema().select(jvm.array_list([column]))
@@ -162,7 +165,11 @@ def delete_equal(scene: Scene, column: str, values: Sequence[Any]) -> None:
     files = jvm.api.io.OutputFileFactory.builderFor(table, 0, 0).format(parquet).suffix("deletes").build()
     builder = jvm.static("org.apache.iceberg.data.GenericFileWriterFactory", "builderFor")(table)
     builder = builder.deleteFileFormat(parquet).equalityDeleteRowSchema(schema).equalityFieldIds(ids)
-    writer = builder.build().newEqualityDeleteWriter(files.newOutputFile(), table.spec(), None)
+    spec, partition = table.spec(), None
+    if beside is not None:
+        spec, partition = table.specs().get(beside.specId()), beside.partition()
+    place = files.newOutputFile(spec, partition) if spec.isPartitioned() else files.newOutputFile()
+    writer = builder.build().newEqualityDeleteWriter(place, spec, partition)
     for value in values:
         record = jvm.static("org.apache.iceberg.data.GenericRecord", "create")(schema)
         record.setField(column, value)

@@ -125,6 +125,7 @@ def test_each_data_file_has_the_deletes_that_apply_to_it(table: tuple[list[Data]
     assert found.delete_bytes.tolist() == sizes
     assert found.deleted_rows.tolist() == [deleted(some) for some in expected]
     assert found.delete_files.tolist() == list(map(len, expected))
+    assert found.delete_rows.tolist() == [sum(each.rows for each in some) for some in expected]
     assert found.deleted_at.tolist() == [min(map(came_at, some), default=0) for some in expected]
     by_id: dict[str, list[Delete]] = {}
     for name, some in zip(found.delete_id, expected, strict=True):

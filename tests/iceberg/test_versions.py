@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import lakekeeper as lk
-from lakekeeper.errors import Unsupported
-from tests.iceberg.scene import Scene
+from lakekeeper.errors import Rejected, Unsupported
+from tests.iceberg.scene import Scene, delete_equal
 from tests.rewrites import recluster, rewritten, tasks_of
 
 pytestmark = pytest.mark.iceberg
@@ -188,6 +188,62 @@ def test_outputs_go_to_the_current_spec_where_a_column_of_the_old_one_was_droppe
     blocks = scene.adapter().snapshot(["k"]).blocks
     assert (set(blocks.spec.tolist()), blocks.rows.tolist()) == ({1}, [3])
     assert scene.spark_rows() == scene.log_rows() == rows
+
+
+def test_rows_that_got_ids_during_a_merge_keep_them(scene: Scene) -> None:
+    """Loss L157: the first commit after an upgrade to format 3 gives ids; the merge gave the rows new ones."""
+    scene.create("k INT").run("INSERT INTO {t} VALUES (1), (3)", "INSERT INTO {t} VALUES (2)")
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    [task] = tasks_of(snapshot)
+    made = rewritten(adapter, task)
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')", "INSERT INTO {t} VALUES (9)")
+    ids = scene.spark_rows(columns=("k", "_row_id"))
+    with pytest.raises(Rejected, match="assigned row ids during the merge"):
+        adapter.commit([made], snapshot, "run-1")
+    adapter.discard([made])
+    recluster(scene, run_id="run-2")
+    assert scene.spark_rows(columns=("k", "_row_id")) == ids
+
+
+def test_an_upgrade_without_a_commit_ends_no_merge(scene: Scene) -> None:
+    scene.create("k INT").run("INSERT INTO {t} VALUES (1), (3)", "INSERT INTO {t} VALUES (2)")
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    made = [rewritten(adapter, task) for task in tasks_of(snapshot)]
+    scene.run("ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
+    rows = scene.spark_rows()
+    adapter.commit(made, snapshot, "run-1")
+    assert scene.spark_rows() == rows
+    assert len(scene.spark_rows(columns=("_row_id",))) == 3
+
+
+@pytest.mark.parametrize("deleted", ["old spec", "current spec"])
+def test_outputs_do_not_leave_or_enter_the_partition_of_a_young_equality_delete(
+    scene: Scene, deleted: str
+) -> None:
+    """Loss L156: it applied to the inputs and not to the outputs, or the other way round: rows came back, or went."""
+    scene.create("k INT, ts TIMESTAMP", more="PARTITIONED BY (days(ts))").run(
+        "INSERT INTO {t} VALUES (1, TIMESTAMP'2026-01-01'), (3, TIMESTAMP'2026-01-01')",
+        "INSERT INTO {t} VALUES (2, TIMESTAMP'2026-01-01')",
+        "ALTER TABLE {t} DROP PARTITION FIELD days(ts)",
+        "ALTER TABLE {t} DROP COLUMN ts",
+        "ALTER TABLE {t} ADD PARTITION FIELD bucket(1, k)",
+        "INSERT INTO {t} VALUES (4)",
+    )
+    places = {int(file.specId()): file for file in scene.data_files(scene.java())}
+    adapter = scene.adapter()
+    snapshot = adapter.snapshot(["k"])
+    [task] = [task for task in tasks_of(snapshot) if task.spec == 0]
+    made = rewritten(adapter, task)
+    delete_equal(scene, "k", [3], places[0 if deleted == "old spec" else max(places)])
+    rows = scene.spark_rows()
+    assert rows.total() == (3 if deleted == "old spec" else 4)
+    with pytest.raises(Rejected, match="moves rows to another partition spec"):
+        adapter.commit([made], snapshot, "run-1")
+    assert scene.spark_rows() == scene.log_rows() == rows
+    adapter.discard([made])
+    assert scene.leftovers() == scene.metadata_leftovers() == set()
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
 from pyiceberg.table import StaticTable
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
@@ -66,7 +66,7 @@ def _entries(table: StaticTable, snapshot_id: int) -> list[Any]:
 
 
 def _with_equality_deletes(table: StaticTable, entries: list[Any]) -> list[dict[str, Any]]:
-    """Unpartitioned tables of plain columns that were never renamed."""
+    """Tables of plain columns that were never renamed."""
     data = [e for e in entries if e.data_file.content == DataFileContent.DATA]
     deletes = [e for e in entries if e.data_file.content == DataFileContent.EQUALITY_DELETES]
     masked = _positions(
@@ -75,7 +75,11 @@ def _with_equality_deletes(table: StaticTable, entries: list[Any]) -> list[dict[
     found = []
     for entry in data:
         path = entry.data_file.file_path
-        later = [d for d in deletes if entry.sequence_number < d.sequence_number]
+        later = [
+            d
+            for d in deletes
+            if entry.sequence_number < d.sequence_number and _same_place(table, d.data_file, entry.data_file)
+        ]
         gone = [pq.read_table(d.data_file.file_path).to_pylist() for d in later]
         for position, row in enumerate(pq.read_table(path).to_pylist()):
             shown = {f.name: row.get(f.name) for f in table.schema().fields}
@@ -83,6 +87,13 @@ def _with_equality_deletes(table: StaticTable, entries: list[Any]) -> list[dict[
             if not dead and (path, position) not in masked:
                 found.append(shown)
     return found
+
+
+def _same_place(table: StaticTable, delete: DataFile, data: DataFile) -> bool:
+    """Whether an equality delete file has the partition of a data file, or is global."""
+    if table.specs()[delete.spec_id].is_unpartitioned():
+        return True
+    return (delete.spec_id, delete.partition) == (data.spec_id, data.partition)
 
 
 def _positions(table: StaticTable, entries: list[Any]) -> set[tuple[str, int]]:
