@@ -4,6 +4,7 @@
     https://user:pw@catalog/v1                       https://***@catalog/v1
     abfss://container@account/t                      the same: a container of Azure is no user
     Authorization: Bearer eyJhbGciOi…                Authorization: Bearer ***
+    {Authorization=[Basic dXNl…], Host=[h]}          {Authorization=[***], Host=[h]}
     'password' = 'pw', {"token": "pw"}               'password' = '***', {"token": "***"}
 
 The names cover ``spark.redaction.regex`` and the signed URLs of S3, Azure and GCS. A possible secret is redacted too,
@@ -13,6 +14,7 @@ since the error remains readable without it. The time is linear in the length of
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 HIDDEN = "***"
 
@@ -30,18 +32,28 @@ _STRONG = re.compile(
 )
 _MEDIUM = re.compile(r"(?:^|[._\-])(?:token|credential|signature|sig|sas)$", re.IGNORECASE)
 _RUN = re.compile(r"[\w.\-]*")
-_LINK = re.compile(
+_LINK = (
     r"(?P<quote>\\*[\"'])?(?P<space>\s*)(?P<sign>=>|->|==?|:|,|%3[DA])?(?P<gap>\s*)"
-    r"(?P<scheme>(?:Bearer|Basic|Digest|Negotiate)\s+)?(?P<escapes>\\*)(?P<opening>[\"'])?",
-    re.IGNORECASE,
+    r"(?:(?:SCHEMES)\s+)?(?P<escapes>\\*)(?P<opening>[\"'])?"
 )
+_SCHEMES = "Bearer|Basic|Digest|Negotiate"
+_TO_VALUE = re.compile(_LINK.replace("SCHEMES", _SCHEMES), re.IGNORECASE)
+# After other names, ``token`` may be the value itself.
+_TO_CREDENTIALS = re.compile(_LINK.replace("SCHEMES", f"{_SCHEMES}|Token"), re.IGNORECASE)
 _QUOTE = re.compile(r"(?<!\\)(\\*)([\"'])")
-_BARE = re.compile(r"[^\s&\"']*")
+_BEGIN, _END = (rf"-----{edge} [A-Z ]{{0,40}}PRIVATE KEY-----" for edge in ("BEGIN", "END"))
+_PRIVATE_KEY = re.compile(rf"({_BEGIN}).*?(?=-----END|\Z)", re.DOTALL)
+# A private key is hidden before its name is found: it is one value, although its edges contain blanks.
+_MAY_BE_KEY = rf"(?:{_BEGIN}{re.escape(HIDDEN)}(?:{_END})?)?"
+_BARE = re.compile(rf"{_MAY_BE_KEY}[^\s&\"']*")
 _ENCODED = re.compile(r"(?:[^\s&\"'%]|%(?!26))*")
 _JSON = re.compile(r"[^\s,}\]]*")
-_LINE = re.compile(r"[^\r\n]*")
+_LINE = re.compile(rf"{_MAY_BE_KEY}[^\r\n]*")
 _BRACED = re.compile(r"(?:[^}]|\}\})*")
-_OPTION_VALUE = re.compile(r"(?:[^\s&\"',;]|[;,](?![\w.\-]+=))*")
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_IN_BRACKETS = re.compile(r"[\[\](){}]|(?<=[\[({,:=\s])(?P<escapes>\\*)(?P<quote>[\"'])")
+_LIST = re.compile(r"\[[^\[\]\r\n]*\]")
+_OPTION_VALUE = re.compile(rf"{_MAY_BE_KEY}(?:[^\s&\"',;]|[;,](?![\w.\-]+=))*")
 _NEXT_ENTRY = re.compile(r",\s*[\w.\-]+\s*->|$", re.MULTILINE)
 _PROSE = re.compile(r"[A-Za-z][a-z'\-]*|\d{1,9}|[a-z][a-z\d+.\-]*://.*", re.DOTALL)
 _TYPE = re.compile(r"(?:string|binary|boolean|(?:big|small|tiny)?int|long|float|double|date|timestamp\w*|decimal|"
@@ -53,26 +65,39 @@ _PLACE = re.compile(r"[^\s\"']+")
 _PORT = re.compile(r"\d{1,5}/")
 _OF_CONTAINERS = re.compile(r"(?<![a-z])(?:abfs|wasb)s?://$")
 _ORACLE = re.compile(r"jdbc:oracle:\w+:", re.IGNORECASE)
-_RULES = (
-    (re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL), rf"\1{HIDDEN}\2"),
-    (re.compile(r"\b(Bearer\s+)(?!(?:access|auth\w*|credentials?|is|of|or|realm|scheme|tokens?|was)\b)[\w+/=.~\-]+",
-                re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(r"\b(Basic\s+)(?![A-Za-z][a-z]*(?![\w+/=]))[\w+/=.~\-]+", re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(r"\b(SharedKey(?:Lite)?\s+[^\s:]+:)[\w+/=]+", re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(r"(?<![\w\-])eyJ[\w\-]{8,}(?:\.[\w\-]*){1,3}\.[\w\-]+"), HIDDEN),  # a JSON web token
+_FORMS = (
+    re.compile(r"\bBearer\s+(?!(?:access|auth\w*|bearer|credentials?|is|of|or|realm|scheme|tokens?|was)\b)"
+               r"(?P<secret>[\w+/=.~\-]+)", re.IGNORECASE),
+    re.compile(r"\bBasic\s+(?![A-Za-z][a-z]*(?![\w+/=]))(?P<secret>[\w+/=.~\-]+)", re.IGNORECASE),
+    re.compile(r"\bSharedKey(?:Lite)?\s+[^\s:]+:(?P<secret>[\w+/=]+)", re.IGNORECASE),
+    re.compile(r"(?<![\w\-])(?P<secret>eyJ[\w\-]{8,}(?:\.[\w\-]*){1,3}\.[\w\-]+)"),  # a JSON web token
     # The id of an AWS key: not a secret by itself, but part of a credential.
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    re.compile(r"\b(?P<secret>(?:AKIA|ASIA)[A-Z0-9]{16})\b"),
 )  # fmt: skip
 
 
 def redacted(text: str) -> str:
-    """The text with possible secrets replaced."""
+    """The text with possible secrets replaced.
+
+    Secrets are found by their names and by their forms in the same text: a name may be all that follows ``Basic``, and
+    ``Basic`` all that follows a name.
+    """
     if "@" in text:
         text = _PLACE.sub(lambda place: without_user(place[0]), text)
-    text = _without_values(text)
-    for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
-    return text
+    text = _PRIVATE_KEY.sub(rf"\1{HIDDEN}", text)
+    forms = (found.span("secret") for form in _FORMS for found in form.finditer(text))
+    return _without(text, sorted((*_values(text), *forms)))
+
+
+def _without(text: str, spans: Sequence[_Span]) -> str:
+    """The text with these spans hidden, which are in order; those that touch are hidden as one."""
+    parts: list[str] = []
+    done = 0
+    for low, high in spans:
+        if low > done or not parts:
+            parts += (text[done:low], HIDDEN)
+        done = max(done, high)
+    return "".join((*parts, text[done:]))
 
 
 def names_a_secret(key: str) -> bool:
@@ -117,9 +142,8 @@ def _has_no_user(place: str, start: int, stop: int) -> bool:
     return at >= 0 and ":" not in before and _OF_CONTAINERS.search(scheme) is not None
 
 
-def _without_values(text: str) -> str:
-    """The text without the values of the names in it that are likely to have a secret one."""
-    parts: list[str] = []
+def _values(text: str) -> Iterator[_Span]:
+    """Where the values of the names are that are likely to have a secret one, in order."""
     done = at = 0
     while (word := _WORD.search(text, at)) is not None:
         run = _RUN.match(text, word.end())
@@ -131,17 +155,17 @@ def _without_values(text: str) -> str:
             end -= 1
         low, high = _value(text, start, end) or (0, 0)
         if low < high:
-            parts += (text[done:low], HIDDEN)
+            yield low, high
             done = at = high
-    return "".join((*parts, text[done:]))
 
 
 def _value(text: str, start: int, end: int) -> _Span | None:
     """Where the value of the name from ``start`` to before ``end`` is; None if none follows."""
-    link = _LINK.match(text, end)
+    name = text[start:end]
+    link = (_TO_CREDENTIALS if name.lower().endswith("authorization") else _TO_VALUE).match(text, end)
     if link is None:
         return None
-    name, sign, value = text[start:end], (link["sign"] or "").upper(), link.start("escapes")
+    sign, value = (link["sign"] or "").upper(), link.start("escapes")
     if link["opening"]:
         value = link.end()
         close = _closing(text, value, len(link["escapes"]), link["opening"])
@@ -157,14 +181,16 @@ def _value(text: str, start: int, end: int) -> _Span | None:
         return _stripped(text, value, found, start=True)
     if sign == ":":
         return _after_colon(text, name, link, value)
-    if link["space"] and not sign and not link["quote"]:
-        word = _BARE.match(text, value)
-        shown = word[0] if word else ""
-        if name.startswith("--") or (
-            name.lower().endswith("credential") and re.search(r"[^:]:(?!//)[^:]", shown)
-        ):
-            return _stripped(text, value, word)
-    return None
+    blank = link["space"] and not sign and not link["quote"]
+    return _after_blank(text, name, value) if blank else None
+
+
+def _after_blank(text: str, name: str, value: int) -> _Span | None:
+    """``--password …`` of a command line, or ``credential id:…``."""
+    word = _BARE.match(text, value)
+    shown = word[0] if word else ""
+    pair = name.lower().endswith("credential") and re.search(r"[^:]:(?!//)[^:]", shown)
+    return _stripped(text, value, word) if name.startswith("--") or pair else None
 
 
 def _usual(name: str) -> bool:
@@ -175,15 +201,18 @@ def _usual(name: str) -> bool:
 def _after_colon(text: str, name: str, link: re.Match[str], value: int) -> _Span | None:
     """``password: …``; but a table's name or an exception before a message is no secret's name."""
     if link["quote"]:
-        return _stripped(text, value, _JSON.match(text, value))
+        return _value_or_list(text, value, _JSON)
     if name.endswith(("Exception", "Error")) or _OURS.match(text, value):
         return None
     strong = _STRONG.search(name) is not None
     if not link["gap"]:
-        hidden = _usual(name) and not _TYPE.match(text, value)  # ``token:string`` is a part of a schema
-        return _stripped(text, value, _BARE.match(text, value)) if hidden else None
+        if not _usual(name) or _TYPE.match(text, value):  # ``token:string`` is a part of a schema
+            return None
+        return _value_or_list(text, value, _BARE)
     if strong:
         return _stripped(text, value, _LINE.match(text, value))
+    if _LIST.match(text, value):
+        return _value_or_list(text, value, _BARE)
     word = _BARE.match(text, value)
     shown = word[0] if word else ""
     alone = shown[-1:] in tuple(",;)]}") or text[value + len(shown) : value + len(shown) + 1] in (
@@ -197,11 +226,42 @@ def _after_colon(text: str, name: str, link: re.Match[str], value: int) -> _Span
 
 
 def _assigned(text: str, value: int, *, query: bool) -> _Span | None:
-    """After ``=``: in braces, to the next option, or to the next blank; ``query``: in a URL, to the next ``&``."""
+    """After ``=``: in brackets, to the next option, or to the next blank; ``query``: in a URL, to the next ``&``."""
     if text[value : value + 1] == "{":
         braced = _BRACED.match(text, value + 1)
         return (value + 1, braced.end()) if braced else None
-    return _stripped(text, value, (_BARE if query else _OPTION_VALUE).match(text, value))
+    if query:
+        return _stripped(text, value, _BARE.match(text, value))
+    return _value_or_list(text, value, _OPTION_VALUE)
+
+
+def _value_or_list(text: str, start: int, form: re.Pattern[str]) -> _Span | None:
+    """A value of this form; of one in brackets, what is between them, unless more of it follows."""
+    if text[start : start + 1] not in tuple(_CLOSING):
+        return _stripped(text, start, form.match(text, start))
+    close = _bracket(text, start)
+    after = _stripped(text, close + 1, form.match(text, close + 1))
+    return (start, after[1]) if after and after[0] < after[1] else (start + 1, close)
+
+
+def _bracket(text: str, start: int) -> int:
+    """The position of the bracket that closes the one at ``start``; the end of the text if it is not closed.
+
+    A bracket in quotes closes nothing.
+    """
+    opening, depth, at = text[start], 0, start
+    while (found := _IN_BRACKETS.search(text, at)) is not None:
+        at = found.end()
+        if found["quote"]:
+            escapes = len(found["escapes"])
+            at = _closing(text, at, escapes, found["quote"]) + escapes + 1
+        elif found[0] == opening:
+            depth += 1
+        elif found[0] == _CLOSING[opening]:
+            depth -= 1
+            if not depth:
+                return at - 1
+    return len(text)
 
 
 def _stripped(text: str, value: int, found: re.Match[str] | None, *, start: bool = False) -> _Span | None:

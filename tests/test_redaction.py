@@ -48,6 +48,21 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n-I9P
         ("jdbc:sqlserver://h;user=a;password={Q7@0}}7Q};x=1", "jdbc:sqlserver://h;user=a;password={***};x=1"),
         ("jdbc:sqlserver://h:1433;password={Q7@0/7Q}", "jdbc:sqlserver://h:1433;password={***}"),
         ("jdbc:sqlserver://a:Q7@h;x=1", "jdbc:sqlserver://***@h;x=1"),
+        ("{Authorization=[Bearer abcdef123], Host=[x]}", "{Authorization=[***], Host=[x]}"),
+        ("{Authorization=[Basic dXNlcjpwYXNz]}", "{Authorization=[***]}"),
+        ("{Host=[x], Set-Cookie=[a=1; b=[2], c=3], Via=[y]}", "{Host=[x], Set-Cookie=[***], Via=[y]}"),
+        ("{Host=[x], Authorization=[Digest Zq9", "{Host=[x], Authorization=[***"),
+        ("Authorization:[Bearer abcdef123], Host:[x]", "Authorization:[***], Host:[x]"),
+        ("password=[x]Zq9, a=(b); pwd=()Zq9; sig=[],Zq9", "password=***, a=(b); pwd=***; sig=***"),
+        ("Basic client_secret = Zq9x, Bearer my_token: Zq9x", "Basic *** = ***, Bearer ***: ***"),
+        ("token: [Zq9, x7], Host: [x]", "token: [***], Host: [x]"),
+        ("{'Authorization': ['Digest Zq9]x'], 'Host': ['x']}", "{'Authorization': [***], 'Host': ['x']}"),
+        ('{"credentials": {"user": "a", "keys": {"x": "Zq9"}}, "n": 1}', '{"credentials": {***}, "n": 1}'),
+        ("Authorization=Token abcdef", "Authorization=Token ***"),
+        ("Authorization=Bearer abcdef123 Host=x", "Authorization=Bearer *** Host=x"),
+        ("Authorization=Bearer Bearer abcdef123", "Authorization=Bearer *** ***"),
+        ("Authorization=SharedKey acct:Zq9/x+w==", "Authorization=*** acct:***"),
+        ("password=token region=eu", "password=*** region=eu"),
     ],
 )  # fmt: skip
 def test_secrets_are_hidden(text: str, expected: str) -> None:
@@ -56,6 +71,20 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
     assert str(AdapterError(text)) == expected
     assert str(NotFound("db.t", text)) == f"db.t: {expected}"
     assert reason(RuntimeError(text)) == f"RuntimeError: {expected}"
+
+
+@pytest.mark.parametrize(
+    "end, after",
+    [("", ""), ("-----END PRIVATE KEY-----", ""), ("-----END PRIVATE KEY-----\nregion=eu", "\nregion=eu")],
+)
+@pytest.mark.parametrize(
+    "name", ["private.key=", "private.key = ", "private_key: ", "x.token: ", "--private-key "]
+)
+def test_a_private_key_is_hidden_to_its_last_line(name: str, end: str, after: str) -> None:
+    text = f"{name}-----BEGIN PRIVATE KEY-----\nMIIEvQ\nZq9x\n{end}"
+    assert redacted(text) == f"{name}***{after}"
+    assert redacted(redacted(text)) == redacted(text)
+    assert str(AdapterError(text)) == redacted(text)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +113,7 @@ def test_secrets_are_hidden(text: str, expected: str) -> None:
         "wasbs://$root@acct.blob.core.windows.net: 404, wasb://c@acct/t",
         "eyJ.parquet, eyJhbGciOiJIUzI1NiJ9 and a.eyJhbGci.b",
         "SharedKey authorization is not permitted: use another",
+        "the authorization token is expired; {Cookie=[], Host=[x]}",
         "Basic checks failed; the bearer of the name is unknown; a Bearer token was refused",
     ],
 )
@@ -161,8 +191,11 @@ def _escaped(secret: str, times: int) -> str:
         "submit --{name}={secret} --x",
         "{name}=>{secret}",
         "{name}: Bearer {secret}",
+        "Authorization=Token {secret}",
         "Bearer {secret}",
         "-----BEGIN RSA PRIVATE KEY-----\n{secret}\n-----END RSA PRIVATE KEY-----",
+        "{name}=-----BEGIN RSA PRIVATE KEY-----\n{secret}\n-----END RSA PRIVATE KEY-----",
+        "{name}: -----BEGIN RSA PRIVATE KEY-----\n{secret}",
     ],
 )
 def test_no_secret_survives(form: str, name: str, secret: str) -> None:
@@ -174,6 +207,24 @@ def test_no_secret_survives(form: str, name: str, secret: str) -> None:
     if "->" in form:
         secret = secret.replace(",", "")
     _assert_hidden(form.format(name=name, secret=secret), secret)
+
+
+@given(name=_NAMES, secret=_secret(_SOLID + "(){}:@#!$*|^?<, \t;"))
+@pytest.mark.parametrize("scheme", ["", "Bearer ", "Basic ", "Digest ", "Token ", "[a], "])
+def test_no_secret_in_brackets_survives(scheme: str, name: str, secret: str) -> None:
+    hidden = _assert_hidden(f"GET {{{name}=[{scheme}{secret}], Host=[x]}}", secret)
+    assert hidden == f"GET {{{name}=[***], Host=[x]}}"
+
+
+@given(name=_NAMES, secret=_secret(_SOLID + _MORE + _QUOTED))
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_no_secret_in_a_list_in_json_survives(times: int, name: str, secret: str) -> None:
+    text, rest = json.dumps({name: ["a", secret, {"x": [secret]}], "b": ["c"]}), '"b": ["c"]'
+    for _ in range(times - 1):
+        text, rest = json.dumps(text), json.dumps(rest)[1:-1]
+    hidden = redacted(text)
+    assert _escaped(secret, times) not in hidden
+    assert rest in hidden
 
 
 @given(name=_NAMES, secret=_secret(_SOLID + _MORE + _QUOTED))
@@ -271,6 +322,9 @@ _PIECES = (
         "sqlserver://;@",
     ),
     *("\\", "'", ";a", ",a", ", ", " ", "-", "access.", "%3D", "="),
+    *("token=[", "token=[]", "token=[a]", "token=['", "token=(", "token: [", "token: [a]", "token:["),
+    *("'token':[", "'token':{", "'token':{'", "[", "]", "Basic ", "authorization=Token "),
+    *("-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----***", "-----END PRIVATE KEY-----"),
 )
 
 
