@@ -19,7 +19,7 @@ from lakekeeper.cli.asking import agreed, failed
 from lakekeeper.cli.help import plain_arguments
 from lakekeeper.cli.information import Information
 from lakekeeper.cli.logs import logs
-from lakekeeper.cli.output import escape_what_cannot_be_encoded, say
+from lakekeeper.cli.output import escape_what_cannot_be_encoded, open_closed_streams, say
 from lakekeeper.cli.page_server import TOKEN, PageSettings
 from lakekeeper.cli.parameters import Budget, Columns, DryRun, Final, Given, Policy, Queries, TableName, Where
 from lakekeeper.cli.service import repeat
@@ -490,6 +490,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns the exit code, 130 after SIGINT and SIGTERM; see :mod:`lakekeeper.spark.interrupts`.
     """
+    open_closed_streams()
     escape_what_cannot_be_encoded()
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = [] if given[:1] == ["run"] else given  # they may be those of the program

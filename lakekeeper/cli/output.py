@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+from pathlib import Path
 
 import typer
 
@@ -20,6 +22,18 @@ def say(text: str, *, err: bool = False) -> None:
 def safe(text: str) -> str:
     """Text for a terminal."""
     return visible(text, keep=_KEPT)
+
+
+def open_closed_streams() -> None:
+    """Open each standard stream that the shell has closed as /dev/null, for this process and those that it starts.
+
+    Otherwise the next file that Python or Java opens gets its descriptor, and receives the stream's output.
+    """
+    for name in ("stdin", "stdout", "stderr"):  # in this order, each gets the lowest descriptor, its own
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115 - never closed
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def escape_what_cannot_be_encoded() -> None:

@@ -28,7 +28,8 @@ from lakekeeper.recording import prices_of
 TOKEN = "LAKEKEEPER_UI_TOKEN"  # noqa: S105 - the name of a variable
 _SHORTEST_TOKEN = 16
 _LONGEST_FORM = 4096  # bytes
-_OPERATIONS = 1000
+MOST_OPERATIONS = 1000
+"""Newest operations that a page covers."""
 _SEE_OTHER = 303
 _LOG = logging.getLogger("lakekeeper")
 _HTML = "text/html; charset=utf-8"
@@ -108,10 +109,14 @@ class ServicePages:
         try:
             store = HistoryStore(self.history.file)
             if not name:
-                return Recorded(store.operations(limit=_OPERATIONS, details=False))
-            tables = [table for table in store.tables() if table.is_called(name)]
-            found = (each for table in tables for each in store.operations(table, limit=_OPERATIONS))
-            return Recorded(tuple(found))
+                newest = store.operations(limit=MOST_OPERATIONS + 1, details=False)
+            else:
+                tables = [table for table in store.tables() if table.is_called(name)]
+                found = (
+                    each for table in tables for each in store.operations(table, limit=MOST_OPERATIONS + 1)
+                )
+                newest = tuple(sorted(found, key=lambda each: -each.end_ms))
+            return Recorded(newest[:MOST_OPERATIONS], cut=len(newest) > MOST_OPERATIONS)
         except Exception as error:  # the page shows everything else
             return Recorded(error=reason(error))
 

@@ -59,8 +59,7 @@ def run(
     arguments = _submit_arguments(setup)
     if arguments:
         os.environ[SUBMIT_ARGS] = submit_args(os.environ.get(SUBMIT_ARGS, ""), arguments)
-    if sys.stdout is not None:  # closed by the shell
-        sys.stdout.flush()
+    sys.stdout.flush()
     # The process becomes the program: signals, standard streams and the exit code are its own.
     os.execv(sys.executable, [sys.executable, str(Path(run_hook.__file__)), *program])  # noqa: S606 - the user names it
 

@@ -70,10 +70,14 @@ class History(Result):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a page shows of the history: operations, newest first; None without a history, or with an ``error``."""
+    """What a page shows of the history: operations, newest first; None without a history, or with an ``error``.
+
+    ``cut``: there are older ones.
+    """
 
     operations: tuple[Operation, ...] | None = None
     error: str = ""
+    cut: bool = False
 
 
 def _row(operation: Operation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from lakekeeper.core.text.charts import columns, spans
 from lakekeeper.core.text.formatting import counted, significant, size
 from lakekeeper.core.text.markup import Child, Markup, joined, rows_table, tag
-from lakekeeper.history.costs import Costs, Prices, money
+from lakekeeper.history.costs import Costs, Prices, money, written_bytes
 from lakekeeper.history.operation import Operation, utc
 from lakekeeper.page.figures import figure, note, scrolled
 
@@ -66,7 +66,7 @@ def totals(worked: Sequence[Operation], prices: Prices) -> Iterator[Markup]:
     for caption, of, shown in (
         ("Bytes rewritten", partial(_metric, "rewritten_bytes_count"), size),
         ("Bytes freed by vacuum", partial(_metric, "deleted_bytes_count"), size),
-        ("Cost", lambda each: prices.of(each.core_seconds, _metric("added_bytes_count", each)), money),
+        ("Cost", lambda each: prices.of(each.core_seconds, written_bytes(each)), money),
     ):
         found = [[of(each) for each in group] for group in groups]
         sums = [sum(value for value in values if value is not None) for values in found]

@@ -108,6 +108,7 @@ def table_page(view: ServiceView, name: str, recorded: Recorded) -> Markup:
             tag("h3", "Tasks"),
             scrolled(rows_table(rows, right=frozenset({2, 3}))) if tasks else note("No task is known."),
             tag("h3", "History"),
+            _extent(recorded),
             unreadable(recorded.error)
             or history_part(
                 recorded.operations, costs_of(recorded.operations or (), view.prices), view.prices
@@ -274,7 +275,14 @@ def _operations(view: ServiceView) -> list[Child]:
     charts = tag("div", *totals(worked, view.prices), class_="charts") if worked else None
     newest = scrolled(rows_table(rows, right=frozenset({4, 5})))
     below = f"The newest {min(_MOST_OPERATIONS, len(operations))} of {len(operations):,}."
-    return [charts, figure("Newest operations", newest, below)]
+    return [_extent(view.recorded), charts, figure("Newest operations", newest, below)]
+
+
+def _extent(recorded: Recorded) -> Markup | None:
+    """A remark where charts and costs do not cover all operations."""
+    count = len(recorded.operations or ())
+    text = f"Charts and costs cover the newest {count:,} operations; lakekeeper cost covers all."
+    return note(text) if recorded.cut else None
 
 
 def _with_pause(view: ServiceView, name: str, status: str) -> str:

@@ -68,7 +68,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
         (["plan", "t", "--conf", "spark.lakekeeper.depth-treshold=2"], "did you mean 'depth-threshold'?"),
         (["info", "t", "--conf", "spark.lakekeeper.max-level=0"], "from 1 to 1,000"),
         (["recluster", "t", "--option", "depth-threshold=0.5"], "a number of blocks from 1 to"),
-        (["recluster", "t", "--option", "target-file-size-bytes=600000000"], "from 1KiB to 500MB"),
+        (["recluster", "t", "--option", "target-file-size-bytes=600000000"], "from 1KiB to 400MB"),
         (["recluster", "t", "--option", "max-level=many"], "a whole number of merges"),
         (["recluster", "t", "--policy", "rnages"], "did you mean 'ranges'?"),
         (["compact", "t", "--policy", "sizes,fulll"], "did you mean 'full'?"),

@@ -23,6 +23,7 @@ from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
+from lakekeeper.page.service_page import service_page, table_page
 from tests.history.operations import DAY_MS, operation, traced
 from tests.page.pages import HOSTILE, Page
 
@@ -214,6 +215,24 @@ def test_the_page_of_a_table_has_its_history_by_each_of_its_names(
     pages = ServicePages(PageSettings("0"), Watched(900), Watch(), history, 900_000)
     recorded = pages.recorded(name)
     assert [each.operation_id for each in recorded.operations or ()] == found
+
+
+def test_a_page_says_that_its_charts_do_not_cover_all_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HistoryStore(tmp_path / "history.db")
+    monkeypatch.setattr("lakekeeper.cli.page_server.MOST_OPERATIONS", 3)
+    history = HistoryOptions(path=str(store.path))
+    pages = ServicePages(PageSettings("0"), Watched(900), Watch(), history, 900_000)
+    name = str(operation("any").table)
+    for number in range(4):
+        store.add(operation(f"op-{number}"), DAY_MS)
+        of_all, of_one = pages.recorded(), pages.recorded(name)
+        for recorded in (of_all, of_one):
+            assert (len(recorded.operations or ()), recorded.cut) == (min(number + 1, 3), number == 3)
+        view = pages.view(of_all)
+        for page in (service_page(view), table_page(view, name, of_one)):
+            assert ("cover the newest 3 operations" in str(page)) == (number == 3)
 
 
 def test_only_the_page_of_a_table_reads_details_and_the_form_reads_no_history(
