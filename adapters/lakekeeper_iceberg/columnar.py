@@ -59,6 +59,7 @@ _CODECS = {"uncompressed": "none", "snappy": "snappy", "zstd": "zstd", "gzip": "
 # Properties of writers that a columnar worker does not follow.
 _OF_WRITERS = ("write.parquet.", "write.location-provider.", "write.object-storage.enabled", "encryption.")
 _FOLLOWED = frozenset((_CODEC, _ROW_GROUP))
+_ON_BY_DEFAULT = ("write.parquet.stats-enabled.column.", "write.parquet.dict-encoding-enabled.column.")
 _NAME = "00000-0-{id}-00001.parquet"
 _READ_AT_ONCE = 256  # files whose deletes are read before their rows are counted
 _WITH_LINEAGE = 3  # the table format that has row ids
@@ -239,7 +240,8 @@ def _properties(jvm: Iceberg, table: Any) -> dict[str, str]:
     """The table's properties, if a columnar worker follows all of those that concern files."""
     properties = jvm.text_map(table.properties())
     for name, value in properties.items():
-        if name.startswith(_OF_WRITERS) and name not in _FOLLOWED and value.lower() != "false":
+        default = "true" if name.startswith(_ON_BY_DEFAULT) else "false"
+        if name.startswith(_OF_WRITERS) and name not in _FOLLOWED and value.lower() != default:
             raise _Refused(f"the table sets {name}")
     if properties.get("write.format.default", "parquet").lower() != "parquet":
         raise _Refused("the table's files are not Parquet")

@@ -60,7 +60,7 @@ class Footers:
 
         Arrow has no decoder from DELTA encodings to dictionaries.
         """
-        compared = {*self._merge.key, self._merge.cut_column}
+        compared = {*self._merge.key, *([self._merge.cut_column] if self._merge.cuts else [])}
         kind = self.types[column]
         if not is_text(kind) or column in compared or not self._repeats(column):
             return kind

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.sizes import size_of_leaves
+from lakekeeper.columnar.types import FIELD_ID
 from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
-_ID = b"PARQUET:field_id"
 _PARQUET_MR = "parquet-mr"
 _BATCH = 65_536  # rows decoded per batch if only the first rows of a row group are wanted
 _BUFFER = 1 << 20  # bytes of each column of a local file; a mapped file's pages would count as memory
@@ -149,7 +149,7 @@ class ParquetFile:
     def has_like(self, name: str, *, with_id: bool) -> bool:
         """Whether a top-level column has this name in any case: one without a field id, or any ``with_id``."""
         found = self._fields.like(name)
-        return any(with_id or _ID not in (field.metadata or {}) for field in found)
+        return any(with_id or FIELD_ID not in (field.metadata or {}) for field in found)
 
     def find(self, column: Column, *, nested: bool = False) -> Leaves:
         """Locate a column. Raises Absent if it is not in the file, Declined if it is repeated or ambiguous.
@@ -265,7 +265,7 @@ class _Index:
         for field in schema.to_arrow_schema():
             self._named.setdefault(field.name, []).append(field)
             self._alike.setdefault(field.name.lower(), []).append(field)
-            number = (field.metadata or {}).get(_ID)
+            number = (field.metadata or {}).get(FIELD_ID)
             if number is not None:
                 self._numbered.setdefault(number, []).append(field)
         self.below: dict[str, list[int]] = {}
@@ -309,7 +309,7 @@ def _child(kind: pa.DataType, name: str, number: int | None) -> pa.Field:
     if number is None:
         return _only([field for field in fields if field.name == name], name)
     wanted = str(number).encode()
-    return _only([field for field in fields if (field.metadata or {}).get(_ID) == wanted], name)
+    return _only([field for field in fields if (field.metadata or {}).get(FIELD_ID) == wanted], name)
 
 
 def _only(found: Sequence[pa.Field], name: str) -> pa.Field:

@@ -189,6 +189,17 @@ def test_a_row_group_that_is_read_in_pieces_keeps_its_rows(
     assert found == live
 
 
+@pytest.mark.parametrize("cuts", [(), (50,)])
+def test_text_by_which_nothing_is_compared_stays_a_dictionary(tmp_path: Path, cuts: tuple[int, ...]) -> None:
+    """Without a key, the first column counted as compared, and its long texts were decoded."""
+    data = {"s": repeated(["a" * 9_000, "b" * 9_000], 1_000), "k": RNG.integers(0, 100, 1_000)}
+    pq.write_table(pa.table(data), tmp_path / "0.parquet")
+    task = replace(task_of(tmp_path, (TEXT, KEY), key=()), cut_column=1 if cuts else 0, cuts=cuts)
+    opened = Inputs(task, LocalFiles())
+    assert [pa.types.is_dictionary(kind) for kind in opened.footers.read_types] == [True, False]
+    opened.close()
+
+
 def test_a_row_group_of_a_store_that_does_not_fit_is_declined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

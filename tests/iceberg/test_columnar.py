@@ -286,6 +286,18 @@ REFUSED = {
         {"write.parquet.compression-level": "9"},
         "the table sets write.parquet.compression-level",
     ),
+    "no statistics": (
+        "k BIGINT, secret STRING",
+        2,
+        {"write.parquet.stats-enabled.column.secret": "false"},
+        "the table sets write.parquet.stats-enabled.column.secret",
+    ),
+    "no dictionary": (
+        "k BIGINT",
+        2,
+        {"write.parquet.dict-encoding-enabled.column.k": "false"},
+        "the table sets write.parquet.dict-encoding-enabled.column.k",
+    ),
     "object store": (
         "k BIGINT",
         2,
@@ -301,6 +313,15 @@ def test_unsupported_tables_are_merged_by_rows_with_a_reason(scene: Scene, name:
     scene.create(columns, version, properties=properties)
     scene.run("INSERT INTO {t} (k) VALUES (2)", "INSERT INTO {t} (k) VALUES (1)")
     assert refused(scene) == cause
+
+
+def test_a_property_that_has_its_default_refuses_nothing(scene: Scene) -> None:
+    on, off = "write.parquet.stats-enabled.column.k", "write.parquet.bloom-filter-enabled.column.k"
+    scene.create("k BIGINT", properties={on: "true", off: "false"})
+    scene.run("INSERT INTO {t} VALUES (2)", "INSERT INTO {t} VALUES (1)")
+    adapter = scene.adapter()
+    (task,) = tasks_of(adapter.snapshot(["k"]))
+    assert isinstance(adapter.columnar.plan(task, "run-1"), FileMerge)
 
 
 def refused(scene: Scene) -> str:
