@@ -112,6 +112,7 @@ def refreshed(look: Look, kept: Listed, blocks: BlockSet) -> tuple[BlockSet, Lis
         applied.delete_bytes,
         applied.counted,
         delete_files=applied.delete_files,
+        delete_rows=applied.delete_rows,
         deleted_at=applied.deleted_at,
     )
     whole = added_times(whole, listing.data["snapshot_id"], look.commits.at)

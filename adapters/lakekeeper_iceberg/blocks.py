@@ -48,6 +48,7 @@ def blocks_of(
             "counted": applied.counted,
             "delete_bytes": applied.delete_bytes,
             "delete_id": applied.delete_id,
+            "delete_rows": applied.delete_rows,
             "delete_files": applied.delete_files,
             "deleted_at": applied.deleted_at,
             "level": level,

@@ -39,6 +39,7 @@ MATCHED = ("path", "seq", "file_seq", "spec", "partition")
 class Applied:
     """Per data file: the id of its set of deletes (``""``: none), the rows they delete (or UNKNOWN), their bytes.
 
+    ``delete_rows`` are the rows in them: of delete files of a partition, most may name rows of other data files.
     ``counted``: False where the rows are an upper bound. A position delete file may name a row twice, and its record
     count counts it twice; the cardinality of a deletion vector is exact. ``delete_files`` is how many there are, and
     ``deleted_at`` the commit time of the oldest in ms since the epoch. It is 0 where one is unknown: its snapshot has
@@ -48,6 +49,7 @@ class Applied:
     delete_id: list[str]
     deleted_rows: Ints
     delete_bytes: Ints
+    delete_rows: Ints
     counted: npt.NDArray[np.bool_]
     delete_files: Ints
     deleted_at: Ints
@@ -61,27 +63,28 @@ class Deleted(NamedTuple):
     bytes: int = 0
     files: int = 0
     at_ms: int = 0
+    named: int = 0
 
 
 @dataclass(slots=True)
 class _Scope:
     """Deletes of one kind and partition, ordered by sequence number; a suffix of the list applies to a data file.
 
-    ``found`` has the sequence number, path, bytes and commit time of each.
+    ``found`` has the sequence number, path, bytes, commit time and rows of each.
     """
 
-    found: list[tuple[int, str, int, int]] = field(default_factory=list)
+    found: list[tuple[int, str, int, int, int]] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
     suffixes: list[Deleted] = field(default_factory=list)
 
     def close(self) -> None:
         self.found.sort()
         self.seqs = [seq for seq, *_ in self.found]
-        digest, total, oldest = hashlib.sha256(), 0, _NEVER
-        for count, (_, path, size, at_ms) in enumerate(reversed(self.found), 1):
+        digest, total, named, oldest = hashlib.sha256(), 0, 0, _NEVER
+        for count, (_, path, size, at_ms, rows) in enumerate(reversed(self.found), 1):
             digest.update(path.encode() + b"\0")
-            total, oldest = total + size, min(oldest, at_ms)
-            self.suffixes.append(Deleted(digest.hexdigest()[:16], UNKNOWN, total, count, oldest))
+            total, named, oldest = total + size, named + rows, min(oldest, at_ms)
+            self.suffixes.append(Deleted(digest.hexdigest()[:16], UNKNOWN, total, count, oldest, named))
         self.suffixes.reverse()
 
     def of(self, at: int) -> Deleted:
@@ -126,7 +129,7 @@ class Index:
                 own = (delete.seq, delete.path, delete.rows, delete.bytes)
                 by_file[delete.target] = [*by_file[delete.target], own]
             else:
-                vectors[delete.target] = Deleted(_vector(delete), delete.rows, delete.bytes, 1)
+                vectors[delete.target] = _exactly(_vector(delete), delete.rows, delete.bytes)
         return replace(self, vectors=vectors, by_file=by_file)
 
     def target_of(self, delete: str) -> str | None:
@@ -139,6 +142,11 @@ class Index:
     def of(self, path: str, seqs: tuple[int, int], place: tuple[int, str]) -> Deleted:
         """The deletes of a data file; ``seqs`` are its (data, file) sequence numbers."""
         return _one(self, path, seqs, place)
+
+
+def _exactly(name: str, rows: int, size: int) -> Deleted:
+    """A delete of one data file."""
+    return Deleted(name, rows, size, 1, named=rows)
 
 
 def _vector(delete: FileDelete) -> str:
@@ -159,9 +167,9 @@ def apply_deletes(
     the commit times of snapshots.
     """
     n = listing.data.num_rows
-    rows, size, files, at_ms = np.zeros((4, n), np.int64)
+    rows, size, files, at_ms, named = np.zeros((5, n), np.int64)
     if listing.deletes.num_rows == 0:
-        return Applied([""] * n, rows, size, np.ones(n, np.bool_), files, at_ms)
+        return Applied([""] * n, rows, size, named, np.ones(n, np.bool_), files, at_ms)
     index = index_of(listing.deletes, unpartitioned, equality_until, committed_at)
     ids = [""] * n
     hit = np.flatnonzero(_in_reach(listing.data, index))
@@ -169,11 +177,12 @@ def apply_deletes(
     for i, path, seq, added, spec, partition in zip(
         hit.tolist(), *(column.to_pylist() for column in data.columns), strict=True
     ):
-        ids[i], rows[i], size[i], files[i], at_ms[i] = _one(index, path, (seq, added), (spec, partition))
+        found = _one(index, path, (seq, added), (spec, partition))
+        ids[i], rows[i], size[i], files[i], at_ms[i], named[i] = found
     physical = listing.data["rows"].to_numpy()
     # More deleted rows than rows: a delete file has duplicate positions, and the count is not even an estimate.
     rows = np.where(rows > physical, UNKNOWN, rows)
-    return Applied(ids, rows, size, (rows == 0) | _with_vector(listing.data, index), files, at_ms)
+    return Applied(ids, rows, size, named, (rows == 0) | _with_vector(listing.data, index), files, at_ms)
 
 
 def _with_vector(data: pa.Table, index: Index) -> npt.NDArray[np.bool_]:
@@ -203,7 +212,7 @@ def _one(index: Index, path: str, seqs: tuple[int, int], place: tuple[int, str])
         parts.append(vector)
     else:
         own = sorted(d for d in index.by_file.get(path, ()) if d[0] >= seq)
-        parts += [Deleted(name, rows, size, 1) for _, name, rows, size in own]
+        parts += [_exactly(name, rows, size) for _, name, rows, size in own]
         scope = index.positions.get(place)
         parts += [scope.of(bisect_left(scope.seqs, max(seq, added)))] if scope else []
     for scope in (index.equalities.get(place), index.anywhere):
@@ -223,6 +232,7 @@ def _together(parts: list[Deleted]) -> Deleted:
         sum(part.bytes for part in parts),
         sum(part.files for part in parts),
         min(part.at_ms for part in parts),
+        sum(part.named for part in parts),
     )
 
 
@@ -235,7 +245,7 @@ def index_of(
     """The delete files of a listing; see :func:`apply_deletes`."""
     index, times = Index(), committed_at or {}
     for d in deletes.to_pylist():
-        found = (d["seq"], d["path"], d["bytes"], times.get(d["snapshot_id"], 0))
+        found = (d["seq"], d["path"], d["bytes"], times.get(d["snapshot_id"], 0), d["rows"])
         if d["content"] == EQUALITY:
             if equality_until is None or d["seq"] <= equality_until:
                 scope = (
@@ -246,7 +256,7 @@ def index_of(
                 scope.found.append(found)
         elif d["dv_offset"] is not None:
             name = f"{d['path']}#{d['dv_offset']}"
-            index.vectors[d["referenced"]] = Deleted(name, d["rows"], d["dv_bytes"] or 0, 1)
+            index.vectors[d["referenced"]] = _exactly(name, d["rows"], d["dv_bytes"] or 0)
         elif (target := target_of(d)) is not None:
             index.by_file[target].append((d["seq"], d["path"], d["rows"], d["bytes"]))
         else:

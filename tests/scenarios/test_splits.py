@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES
+from lakekeeper.core.config.layout_options import MAX_BLOCK_BYTES, MAX_TARGET_BYTES
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.planner import make_plan
@@ -43,7 +43,7 @@ def test_a_merged_block_above_500_mb_is_split() -> None:
     """Twelve rows of 99 MB: five make 495 MB, a sixth would exceed the limit."""
     scene = _scene(3, 4, row_megabytes=99)
     assert MAX_BLOCK_BYTES == 500_000_000
-    assert _run(scene, target_file_size_bytes=MAX_BLOCK_BYTES, single_task_bytes=1 << 40) == [495, 495, 198]
+    assert _run(scene, target_file_size_bytes=MAX_TARGET_BYTES, single_task_bytes=1 << 40) == [495, 495, 198]
 
 
 def test_the_target_size_cuts_before_the_limit() -> None:
@@ -76,7 +76,7 @@ def test_a_writer_that_cuts_too_late_is_called_again_with_finer_cuts() -> None:
 
     scene = _scene(3, 8, row_megabytes=90)
     scene.adapter = Late(scene.table)
-    assert max(_run(scene, target_file_size_bytes=MAX_BLOCK_BYTES)) <= 500
+    assert max(_run(scene, target_file_size_bytes=MAX_TARGET_BYTES)) <= 500
     assert scene.table.leftovers() == set()
 
 

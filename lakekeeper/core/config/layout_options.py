@@ -12,6 +12,8 @@ from lakekeeper.core.units import Floats, Ints
 
 MAX_BLOCK_BYTES = 500_000_000
 """Snowflake splits a merged partition above 500 MB."""
+MAX_TARGET_BYTES = 400_000_000
+"""A writer exceeds the target by up to a tenth to avoid a small file, and ranges cut by a sample by a few percent."""
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -44,7 +46,7 @@ class FileOptions:
         "Target size of output files. A merge closes a file when it reaches this size.",
         unit="bytes",
         low=_KIB,
-        high=MAX_BLOCK_BYTES,
+        high=MAX_TARGET_BYTES,
     )
     max_rows: int | None = option(
         "max-rows-per-file",

@@ -46,10 +46,18 @@ def line_of(blocks: BlockSet, group: Ints, intervals: Intervals | None) -> Line:
     return Line(group, place, place)
 
 
-def stretches(blocks: BlockSet, line: Line, chosen: Bools, *, max_bytes: int, max_files: int) -> list[Index]:
+def stretches(
+    blocks: BlockSet,
+    line: Line,
+    chosen: Bools,
+    *,
+    max_bytes: int,
+    max_files: int,
+    across: Bools | None = None,
+) -> list[Index]:
     """The chosen blocks as stretches of adjacent blocks of one group, in order, each filled up to the bounds.
 
-    A stretch of a single block may exceed them.
+    A stretch of a single block may exceed them. Nothing separates two blocks of ``across`` that follow each other.
     """
     at = np.flatnonzero(chosen)
     if not len(at):
@@ -57,6 +65,8 @@ def stretches(blocks: BlockSet, line: Line, chosen: Bools, *, max_bytes: int, ma
     names = by_name(blocks.path.take(pa.array(at)))
     order = at[np.lexsort((names, line.lo[at], line.group[at]))]
     apart = _apart(order, line, ~chosen)
+    if across is not None:
+        apart[1:] &= ~(across[order[1:]] & across[order[:-1]])
     size = blocks.bytes[order]
     return split(order, fill(line.group[order], size, max_bytes=max_bytes, max_files=max_files, apart=apart))
 

@@ -60,6 +60,7 @@ def with_deletes(
     counted: Bools | None = None,
     *,
     delete_files: Ints | None = None,
+    delete_rows: Ints | None = None,
     deleted_at: Ints | None = None,
 ) -> BlockSet:
     """``blocks`` with other deletes, one value for each block; they count as in ``make_blocks``."""
@@ -72,7 +73,7 @@ def with_deletes(
         counted=np.ones(len(blocks), np.bool_) if counted is None else counted,
         delete_bytes=delete_bytes,
         delete_files=masked.astype(np.int64) if delete_files is None else delete_files,
-        delete_rows=deleted_rows,
+        delete_rows=deleted_rows if delete_rows is None else delete_rows,
         deleted_at=np.zeros(len(blocks), np.int64) if deleted_at is None else deleted_at,
     )
 

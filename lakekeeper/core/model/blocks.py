@@ -58,7 +58,7 @@ class BlockSet:
     counted       N flags: False where ``deleted_rows`` is an upper bound, since a delete file may name a row twice
     delete_id     N strings that identify the deletes in force, ``""`` for none: (path, delete_id) is the logical file
     delete_files  N counts of the delete files that a reader of the block opens
-    delete_rows   N upper bounds of the rows that these can delete, ``UNKNOWN`` where no bound is known
+    delete_rows   N counts of the rows in these, which may name rows of other blocks too, ``UNKNOWN`` where not recorded
     deleted_at    N commit times (ms since the epoch) of the oldest of them, 0 where unknown: then they count as half as
                   old as the block
     level         how often the rows were reclustered under the key ``key_ids[key_id]`` (code -1: under no key)

@@ -94,13 +94,16 @@ def _field(
     intervals = rank_blocks(blocks, group if len(distinct) > 1 else None, null_region=False)
     still = frozen(blocks, intervals, options)
     hidden = order_hidden(blocks, level) & ~still
-    done = (level >= top) & ~still & ~hidden
-    keep = ~still & ~hidden & ~done
+    blind = intervals.missing & (level > 0) & ~still & ~hidden
+    done = (level >= top) & ~still & ~hidden & ~blind
+    keep = ~still & ~hidden & ~blind & ~done
     choices: list[Choice] = []
     if still.any():
         choices.append(Freeze(candidates[still], Reason.of(Code.CONSTANT)))
     if hidden.any():
         choices.append(Skip(candidates[hidden], Reason.of(Code.ORDER_HIDDEN)))
+    if blind.any():
+        choices.append(Skip(candidates[blind], Reason.of(Code.NO_STATISTICS)))
     if done.any():
         choices.append(Skip(candidates[done], Reason.of(Code.MAX_LEVEL, level=top)))
     if keep.all():

@@ -47,10 +47,13 @@ class Share:
         return sums
 
     def takes(self, policy: Policy, needed: int) -> bool:
-        """Whether a merge with these bytes of other keys fits; if so, uses up the room. The first always fits."""
+        """Whether a merge with these bytes of other keys fits; if so, uses up the room.
+
+        The first always fits, and so does a merge without any.
+        """
         if not lays_out(policy):
             return True
-        if needed > self.left and self.left < self.most:
+        if needed and needed > self.left and self.left < self.most:
             return False
         self.left -= needed
         return True

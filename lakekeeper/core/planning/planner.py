@@ -309,8 +309,9 @@ class _Builder:
         live = blocks.live_rows[at]
         column = 0
         cuts: tuple[Any, ...] = ()
-        # No less than a file of the target size, or the outputs are small files, which `sizes` packs again.
-        most = max(options.groups.single_task_bytes, options.files.target_bytes)
+        target = options.files.target_bytes
+        # Whole files of the target size, or the outputs are small files, which `sizes` packs again.
+        most = max(options.groups.single_task_bytes // target, 1) * target
         parts = files_for(size / most)
         if snapshot.key is not None and parts > 1:
             if snapshot.key.curved:
@@ -331,7 +332,7 @@ class _Builder:
             key=snapshot.key,
             input_level=int(levels[at].max()),
             level=merge.level,
-            target_bytes=options.files.target_bytes,
+            target_bytes=target,
             target_rows=options.files.max_rows,
             max_bytes=MAX_BLOCK_BYTES,
             input_bytes=size,

@@ -161,7 +161,8 @@ def _inherited(blocks: BlockSet, at: Index, parts: Mapping[str, Part], now_ms: i
 class Weighed:
     """Per batch its rent and work so far, and what its overlap costs each query, all in byte-equivalents.
 
-    Blocks that are one sorted run already, and come out as no fewer files, cost nothing.
+    Blocks that are one sorted run already cost nothing if they come out as no fewer files, or if merges wrote them all:
+    a writer makes more files than ``files`` here, which is an estimate, and another merge would make as many again.
     """
 
     rent: Floats
@@ -215,11 +216,12 @@ def weigh(field: Field, members: Index, edges: Ints, *, apart: bool = True) -> W
     met, more = opened.met * field.look.of(files, opened.met), opened.files - opened.met
     batch = np.repeat(np.arange(len(starts)), np.diff(edges)) if apart else None
     kept = each * (met * _oldest(field, members, (first, last), batch) + more * mean)
+    final = (files >= np.diff(edges)) | np.logical_and.reduceat(field.merged[members], starts)
     gain = np.add.reduceat(field.cost[members], starts) - each * (met + more)
     return Weighed(
         rent=np.add.reduceat(field.paid[members], starts) - kept,
         work=np.add.reduceat(field.work[members], starts),
-        gain=np.where(field.boxes.one_run(field.at[members], edges) & (files >= np.diff(edges)), 0.0, gain),
+        gain=np.where(field.boxes.one_run(field.at[members], edges) & final, 0.0, gain),
     )
 
 

@@ -27,7 +27,7 @@ class TableResult:
              pass ended before its turn)
     reason   why; of several verbs, each is one of its parts
     score    the predicted score of its first merge with a prediction, 0 to 100; None if nothing was predicted
-    tasks    one for each verb, as this pass leaves it; none if it was not planned
+    tasks    one for each verb, as this pass leaves it; of a table that cannot be opened, its plan, which failed
     debt     what was due when the pass began
     attempted_bytes_count   as rewritten, with what failed or lost a race: budgets count it
     core_seconds   executor time of its tasks; an upper bound if Spark did not measure it

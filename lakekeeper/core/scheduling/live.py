@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakekeeper.core.scheduling.queue import priority
-from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.scheduling.task import Kind, Task
+
+_STEPS: dict[Kind, str] = {"gc": "deleting", "statistics": "describing"}
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a running task.
 
-    step      ``planning``, ``rewriting``, ``committing`` or ``deleting``
-    finished  groups that are written, or files that are deleted; of ``total``
+    step      ``planning``, ``rewriting``, ``committing``, ``deleting`` or ``describing``
+    finished  groups that are written, or files that are deleted or described; of ``total``
     bytes     written so far
     """
 
@@ -28,15 +30,14 @@ class Progress:
         """The finished share of the work, 0 to 1; 0 while the total is unknown."""
         return min(self.finished / self.total, 1.0) if self.total else 0.0
 
-    def after(self, phase: str, facts: dict[str, int]) -> Progress:
-        """The progress after one more phase of the run, with the counts that the phase reports."""
+    def after(self, phase: str, facts: dict[str, int], kind: Kind = "merge") -> Progress:
+        """The progress of a task of this kind after one more phase, with the counts that the phase reports."""
         if phase == "planned":
             counts = facts.get("tasks", facts.get("files", 0))
-            return replace(
-                self, step="rewriting" if "tasks" in facts else "deleting", finished=0, total=counts
-            )
+            return replace(self, step=_STEPS.get(kind, "rewriting"), finished=0, total=counts)
         if phase == "written":
-            return replace(self, finished=self.finished + 1, bytes=self.bytes + facts.get("bytes", 0))
+            done = self.finished + facts.get("files", 1)
+            return replace(self, finished=done, bytes=self.bytes + facts.get("bytes", 0))
         if phase == "before_commit":
             return replace(self, step="committing")
         if phase == "deleted":

@@ -23,7 +23,7 @@ from lakekeeper.errors import OptionError
 BAD: list[tuple[str, Any, str]] = [
     # name, value, what the message must say
     ("target-file-size-bytes", "big", "a size (64MB, 128MiB, or a number of bytes)"),
-    ("target-file-size-bytes", "1GB", "from 1KiB to 500MB"),
+    ("target-file-size-bytes", "1GB", "from 1KiB to 400MB"),
     ("target-file-size-bytes", "128 megabytes", "64MB"),
     ("target-file-size-bytes", "128MBit", "64MB"),
     ("target-file-size-bytes", "-128MB", "64MB"),
@@ -31,7 +31,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("target-file-size-bytes", 0, "1KiB"),
     ("target-file-size-bytes", 1023, "1KiB"),
     ("target-file-size-bytes", -1, "1KiB"),
-    ("target-file-size-bytes", 500_000_001, "500MB"),
+    ("target-file-size-bytes", 400_000_001, "400MB"),
     ("target-file-size-bytes", 2.5, "a size"),
     ("target-file-size-bytes", "4096.5", "a size"),
     ("target-file-size-bytes", True, "a size"),

@@ -121,3 +121,12 @@ def test_groups_are_disjoint_bounded_and_of_one_level_and_partition(one_level: b
                 assert 2 <= len(at) <= 6
                 assert int(blocks.bytes[at].sum()) <= 1 << 30
     assert merges > 50
+
+
+def test_merged_blocks_without_bounds_are_not_merged_again() -> None:
+    """Such values get no bounds in any file: merge after merge found the whole range deep, up to the last level."""
+    blind = "\n".join(f"L1 f{n} ? 1MB" for n in range(4))
+    choices = choose(blind)
+    assert groups(choices) == []
+    assert reasons(choices) == {"no_statistics": [0, 1, 2, 3]}
+    assert groups(choose(blind.replace("L1", "L0"))) == [[0, 1, 2, 3]], "the first merge may write bounds"

@@ -67,6 +67,8 @@ def test_the_first_group_always_fits_and_the_next_only_into_what_is_left() -> No
     assert share.takes(SIZES, 10 * MB), "packing is not held back"
     other = share_of(blocks(*["other"] * 4), [RANGES], options(0.5))
     assert [other.takes(RANGES, size * MB) for size in (10, 11, 10, 0)] == [True, False, True, True]
+    over = share_of(blocks(*["other"] * 4), [RANGES], options(0.5))
+    assert [over.takes(RANGES, size * MB) for size in (30, 1, 0)] == [True, False, True], "0: new data only"
 
 
 def test_bytes_of_other_keys_in_each_group() -> None:

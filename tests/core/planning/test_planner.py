@@ -134,3 +134,17 @@ def test_an_ordered_set_of_policies_comes_from_call_conf_or_property(
 ) -> None:
     words = resolve(**place).table.policies
     assert [policy.name for policy in find_policies(words)] == ["sizes", "ranges"]
+
+
+@pytest.mark.parametrize("target_mb, ranges", [(128, 4), (200, 5), (300, 7), (400, 5)])
+def test_ranges_are_whole_files_with_room_below_the_bound_of_a_file(target_mb: int, ranges: int) -> None:
+    """Ranges of 512 MiB made two files of 268 MB each for a target of 400 MB. With the target at the bound of a file,
+    files exceeded it, and each merge ran a second time.
+    """
+    drawn = parse_blocks("\n".join(f"L0 f{n:02d} {n}--{n + 30} 100MB" for n in range(20)), parse_key("k:int"))
+    everything = Scripted(lambda candidates: [merge(*candidates.tolist())])
+    [task] = make_plan(
+        drawn, [everything], resolve({"target-file-size-bytes": target_mb * 10**6}), Env()
+    ).tasks
+    assert (len(task.cuts) + 1, task.target_bytes) == (ranges, target_mb * 10**6)
+    assert 1.2 * task.target_bytes < task.max_bytes

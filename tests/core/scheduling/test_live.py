@@ -32,9 +32,17 @@ def test_the_progress_of_a_merge() -> None:
 
 
 def test_the_progress_of_a_vacuum() -> None:
-    progress = Progress(7).after("planned", {"files": 40, "bytes": 1}).after("deleted", {"files": 30})
+    planned = Progress(7).after("planned", {"files": 40, "bytes": 1}, "gc")
+    progress = planned.after("deleted", {"files": 30})
     assert (progress.step, progress.share) == ("deleting", 0.75)
     assert progress.after("deleted", {"files": 30}).share == 1.0
+
+
+def test_the_progress_of_statistics() -> None:
+    """They delete nothing, and a commit describes many files."""
+    planned = Progress(7).after("planned", {"files": 200, "bytes": 1}, "statistics")
+    assert (planned.step, planned.share) == ("describing", 0.0)
+    assert planned.after("written", {"files": 150}, "statistics").share == 0.75
 
 
 @pytest.mark.parametrize("held", [False, True])

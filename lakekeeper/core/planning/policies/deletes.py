@@ -51,7 +51,7 @@ from lakekeeper.core.planning.ski_rental import DUE
 from lakekeeper.core.planning.time_decay import Youth, youth_of
 
 Shares = npt.NDArray[np.float64]
-_ROW_BYTES = 8  # bytes of a row in a delete file that does not record its rows: no row takes less
+_ROW_BYTES = 8  # bytes of a row in a delete file whose rows are not recorded: an estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ are not neighbours: a packed file would span the larger one.
 
     small |--|   |--| small   large |--------|   small |--|          {1, 2} are packed, the third is alone
 
+Without a key, neighbours are files that were added one after another; after seven days, larger files between small ones
+no longer separate them. A writer that adds a full file and a small remainder in each commit leaves no other neighbours.
+
 Files are packed by tiers: a file joins a group that weighs at least twice as much as the file does, or that makes a
 full file. So a file at least doubles each time a byte is packed, and each byte is packed O(log) times however small
 commits are:
@@ -75,14 +78,15 @@ class Sizes:
             intervals = rank_blocks(blocks, group, null_region=False)
             still = frozen(blocks, intervals, options)
             small &= ~still
+        factor = youth_of(blocks, env.now_ms).between(GROWTH, _OLD)
         found = stretches(
             blocks,
             line_of(blocks, group, intervals),
             small,
             max_bytes=options.groups.max_bytes,
             max_files=options.groups.max_files,
+            across=factor <= _OLD if snapshot.key is None else None,
         )
-        factor = youth_of(blocks, env.now_ms).between(GROWTH, _OLD)
         facts = _Facts(blocks.live_bytes.astype(np.float64), factor, _files_worth(blocks, options), full)
         fewest = options.planning.min_input_files
         packs = [part for one in found for part in _packed(facts, one, fewest)]

@@ -18,6 +18,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.adaptive import ADAPTIVE
+from lakekeeper.core.planning.policy import Env
 from lakekeeper.core.simulation.simulated_table import World
 from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from tests.bench.ingests import arrivals_of
@@ -348,3 +349,30 @@ def test_files_that_queries_read_are_merged_first() -> None:
     (task,) = plan_of(snapshot, at(10, workload=workload_of({"k": Span(90_350, 90_350)}, until=10))).tasks
     assert sorted(task.inputs) == ["m3", "x3"]
     assert plan_of(snapshot, at(10, workload=workload_of({"k": Span(10_350, 10_350)}, until=10))).tasks == ()
+
+
+@pytest.mark.parametrize("rows", [50, 45, 40, 35, 30])
+def test_a_sorted_run_of_more_files_than_estimated_is_final(rows: int) -> None:
+    """A writer that aims below ``max-rows-per-file`` makes as many files again: the run was rewritten day after day."""
+    key = ClusterKey((KeyColumn(("c",), "int", "1"), KeyColumn(("k",), "int", "2")))
+    drawn = random.Random(25)
+    run = sorted((drawn.choices((0, 1), (2, 1))[0], drawn.randrange(10)) for _ in range(1_800))
+    files = [run[start : start + rows] for start in range(0, len(run), rows)]
+    made = make_blocks(
+        {
+            "path": [f"f{number:03d}" for number in range(len(files))],
+            "rows": [10_000 * len(file) for file in files],
+            "bytes": [len(file) << 19 for file in files],
+            "level": [1] * len(files),
+            "key_id": [key.key_id] * len(files),
+            "lo": [[min(row[column] for row in file) for file in files] for column in (0, 1)],
+            "hi": [[max(row[column] for row in file) for file in files] for column in (0, 1)],
+            "null_count": [[0] * len(files)] * 2,
+            "exact": [[True] * len(files)] * 2,
+            "added_at": [BEGAN] * len(files),
+        },
+        key,
+    )
+    snapshot = Snapshot("t", "iceberg", 1, "u", "0", key, made)
+    env = Env(now_ms=BEGAN + 30 * DAY_MS)
+    assert not make_plan(snapshot, [ADAPTIVE], resolve({"max-rows-per-file": 500_000}), env).tasks

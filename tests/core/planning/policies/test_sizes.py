@@ -148,3 +148,15 @@ def test_packing_leaves_fewer_files_and_every_row() -> None:
     assert report.added_data_files_count < report.rewritten_data_files_count == 20
     assert sorted(map(str, table.rows())) == before
     assert np.unique(Scene(table).adapter.snapshot().blocks.level).tolist() == [0]
+
+
+@pytest.mark.parametrize("days, packs", [(0, False), (7, True)])
+def test_rests_between_full_files_are_packed_once_they_are_old(days: int, *, packs: bool) -> None:
+    """Each commit adds a full file and a remainder: without a key, no remainder has a small neighbour at any age."""
+    drawn = "\n".join(
+        f"L0 c{n:02d}-{part} 1 {(200, 10)[part]}MB at={n + 1}" for n in range(9) for part in (0, 1)
+    )
+    unkeyed = replace(parse_blocks(drawn, parse_key("k:int")), key=None)
+    made = plan(SIZES, unkeyed, now_ms=9 + days * OLD_MS // 7)
+    rests = tuple(f"c{n:02d}-1" for n in range(9))
+    assert [inputs for _, _, inputs in merged(made)] == ([rests] if packs else [])
