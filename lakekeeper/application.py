@@ -9,9 +9,9 @@ Listeners only make passes start earlier: the next full pass finds any write tha
 from __future__ import annotations
 
 import logging
+import os.path
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from lakekeeper.redaction import without_user
 from lakekeeper.spark.application import await_listeners, has_ended
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spark.identifiers import aliases, resolve
-from lakekeeper.spark.jvm import require_classic
+from lakekeeper.spark.jvm import Jvm, require_classic
 from lakekeeper.spark.merge import POOL
 from lakekeeper.spark.stream_listener import StreamWrites
 from lakekeeper.statements.plain_sql import add_statements, is_enabled, remove_statements
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("lakekeeper")
 _MOST_TEXTS = 1_000
+"""Different texts of writes that are kept. Once there are as many, any table may have been written."""
 _installed: Installed | None = None  # an application has one Spark context
 _INSTALLING = threading.Lock()
 
@@ -164,9 +165,9 @@ class _Runs:
         self._spark, self._settings = spark, settings
         self._backoffs, self._memory = Backoffs.between(settings.pause_seconds), fleet_memory(spark)
         self._alerts = Alerts(settings.alert_command)
-        self._observed: deque[str] = deque(maxlen=_MOST_TEXTS)
+        self._observed: dict[str, None] = {}
         # Observed during the passes since the last whole one, of tables that the pass changed.
-        self._doubtful: deque[str] = deque(maxlen=_MOST_TEXTS)
+        self._doubtful: dict[str, None] = {}
         self._lock = threading.Lock()
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.writes_seen = 0
@@ -202,7 +203,8 @@ class _Runs:
             await_listeners(self._spark)
         with self._ending:
             self._stop()
-            self._observed.extend(self._doubtful)
+            for text in self._doubtful:
+                _keep(text, self._observed)
             if self._observed and not self.over():
                 self._early()
 
@@ -216,16 +218,16 @@ class _Runs:
 
     def _wrote(self, text: str) -> None:
         with self._lock:
-            self._observed.append(text)
+            _keep(text, self._observed)
             self.writes_seen += 1
         self.service.sooner()
 
-    def _take(self) -> str:
-        """The texts of writes observed since the last call."""
+    def _take(self) -> Callable[[str], bool]:
+        """Whether the writes observed since the last call may have been to a table, by its name."""
         with self._lock:
-            observed = "\n".join(self._observed)
+            observed, full = "\n".join(self._observed), _is_full(self._observed)
             self._observed.clear()
-        return observed
+        return lambda name: full or self._concerns(observed, name)
 
     def _whole(self) -> AutoReport:
         self._take()
@@ -237,8 +239,7 @@ class _Runs:
 
     def _early(self) -> AutoReport | None:
         """A pass over the tables that were written; None if none of them is maintained."""
-        observed = self._take()
-        report = self._pass(lambda name: self._concerns(observed, name))
+        report = self._pass(self._take())
         return report if report.tables else None
 
     def _pass(self, only: Callable[[str], bool]) -> AutoReport:
@@ -267,11 +268,13 @@ class _Runs:
         with suppress(Exception):  # then an early pass finds nothing due
             await_listeners(self._spark)
         with self._lock:
+            if _is_full(self._observed):  # it may lack the write of a user
+                return
             observed = list(self._observed)
             self._observed.clear()
             for text in observed:
                 own = any(self._concerns(text, table) for table in tables)
-                (self._doubtful if own else self._observed).append(text)
+                _keep(text, self._doubtful if own else self._observed)
 
     def _concerns(self, text: str, table: str) -> bool:
         return any(_is_named(alias, text) for alias in self._known_as(table))
@@ -280,12 +283,37 @@ class _Runs:
         """The names of a table in plans and sinks; empty if the table cannot be resolved now."""
         if name not in self._aliases:
             try:
-                found = aliases(self._spark, resolve(self._spark, name))
+                table = resolve(self._spark, name)
+                found = [*aliases(self._spark, table), *([_path_in(name)] if table.path else ())]
+                known = [alias.removeprefix("file:") for alias in found]
+                self._aliases[name] = tuple(dict.fromkeys((*known, *self._relative(known))))
             except Exception as error:  # the next whole pass reports it
                 _LOG.debug("%s: %s", without_user(name), reason(error))
                 return ()
-            self._aliases[name] = tuple(alias.removeprefix("file:") for alias in found)
         return self._aliases[name]
+
+    def _relative(self, known: Sequence[str]) -> list[str]:
+        """The paths among the names of a table, as a program may write them.
+
+        They are relative to the directory in which the JVM started: Spark does not follow ``os.chdir``.
+        """
+        start = str(Jvm(self._spark).view.java.lang.System.getProperty("user.dir"))
+        return [os.path.relpath(path, start) for path in known if path.startswith("/")]
+
+
+def _keep(text: str, texts: dict[str, None]) -> None:
+    """Keep a text once: a stream describes its sink at each batch alike, which must displace no other write."""
+    if not _is_full(texts):
+        texts[text] = None
+
+
+def _is_full(texts: dict[str, None]) -> bool:
+    return len(texts) >= _MOST_TEXTS
+
+
+def _path_in(name: str) -> str:
+    """The path in the name of a table, as its user wrote it: ``path`` or ``delta.`path```."""
+    return name.removesuffix("`").rpartition("`")[2].rstrip("/")
 
 
 def _is_named(alias: str, text: str) -> bool:

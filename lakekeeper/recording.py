@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
@@ -11,9 +11,11 @@ from weakref import WeakKeyDictionary
 
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.config.run_options import HistoryOptions
-from lakekeeper.core.scheduling.auto_report import AutoReport
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.last_day import LastDay
-from lakekeeper.core.scheduling.task import Task
+from lakekeeper.core.scheduling.task import Task, done, skipped
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.plugins import find_format
 from lakekeeper.engine.state.service_lease import new_owner
@@ -23,7 +25,7 @@ from lakekeeper.history.costs import Prices
 from lakekeeper.history.recorder import Application, Destination, Recorder
 from lakekeeper.history.store import HistoryStore
 from lakekeeper.history.table_id import TableId
-from lakekeeper.redaction import HIDDEN, redacted
+from lakekeeper.redaction import HIDDEN, redacted, without_user
 from lakekeeper.spark.application import core_seconds, secrets
 from lakekeeper.spark.confs import lakekeeper_confs
 from lakekeeper.spi import TableName
@@ -138,6 +140,10 @@ class FleetMemory:
         except Exception as error:  # the pass goes on without what it knew
             _warn(error)
             return dict(self._tasks)
+        return self._known()
+
+    def _known(self) -> dict[tuple[str, str], Task]:
+        """The tasks as this process and the history, when it was last read, know them."""
         outdated = {key for key, then in self._unwritten.items() if self._recorded.get(key) == then}
         return self._tasks | {key: task for key, task in self._recorded.items() if key not in outdated}
 
@@ -173,6 +179,7 @@ class FleetMemory:
         """Remember what a pass leaves."""
         day = LastDay(now_ms)
         tasks = [task for table in report.tables for task in table.tasks]
+        tasks += _settled(report.tables, self._known().values())
         self._tasks.update({task.key: task for task in tasks})
         spent = sum(max(t.attempted_bytes_count, t.rewritten_bytes_count) for t in report.tables)
         recent = [(at, size) for at, size in self._rewritten if day.has(at)]
@@ -191,6 +198,31 @@ class FleetMemory:
         except Exception as error:  # as for an operation: never the failure of the pass
             _warn(error)
             self._unwritten |= then
+
+
+def _settled(tables: Iterable[TableResult], known: Iterable[Task]) -> Iterator[Task]:
+    """The tasks of earlier passes that waited or had failed, and that are over though this pass has no such tasks."""
+    left: dict[str, list[Task]] = {}
+    for task in known:
+        if task.state not in ("done", "skipped"):
+            left.setdefault(without_user(task.table), []).append(task)
+    for table in tables:
+        for task in left.get(without_user(table.table), ()):
+            over = _over(table, task)
+            if over is not None:
+                yield over
+
+
+def _over(table: TableResult, task: Task) -> Task | None:
+    """A task of an earlier pass, as the result of its table ends it; None if it does not.
+
+    A conf that switches a table off is of this service alone: the verbs of other services may be due. A pause ends.
+    """
+    if table.status == "off" and Code.PAUSED not in table.reason.codes:
+        everywhere = Code.DISABLED_ON_TABLE in table.reason.codes
+        return skipped(task, table.reason) if everywhere or task.kind == "plan" else None
+    planned = bool(table.tasks) and all(each.kind != "plan" for each in table.tasks)
+    return done(task, Reason.of(Code.DONE)) if planned and task.kind == "plan" else None
 
 
 def _warn(error: Exception) -> None:

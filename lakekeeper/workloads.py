@@ -51,7 +51,10 @@ def _known(spark: SparkSession) -> Listening | None:
 
 
 class EventLogs:
-    """Event logs that are parsed once for all tables of a pass. ``names`` says what plans call each of the tables."""
+    """Event logs that are parsed once for all tables of a pass. ``names`` says what plans call each of the tables.
+
+    Logs that cannot be read fail each table that needs them, but are not parsed for each of them: that takes minutes.
+    """
 
     def __init__(
         self,
@@ -61,15 +64,27 @@ class EventLogs:
         self._names = names
         self._read = read
         self._lock = Lock()
-        self._found: dict[tuple[str, ...], Mapping[str, Workload]] = {}
+        self._found: dict[tuple[str, ...], Mapping[str, Workload] | Exception] = {}
 
     def of(self, paths: Sequence[str], table: str) -> Workload | None:
-        """The workload of a table in these logs; None for a table that is not of the pass."""
+        """The workload of a table in these logs; None for a table that is not of the pass.
+
+        Raises what reading them raised, in each call.
+        """
         key = tuple(paths)
         with self._lock:
             if key not in self._found:
-                self._found[key] = self._read(paths, self._names())
-            return self._found[key].get(table)
+                self._found[key] = self._read_once(paths)
+            found = self._found[key]
+        if isinstance(found, Exception):
+            raise found
+        return found.get(table)
+
+    def _read_once(self, paths: Sequence[str]) -> Mapping[str, Workload] | Exception:
+        try:
+            return self._read(paths, self._names())
+        except Exception as error:
+            return error  # raised now and for each other table
 
 
 def workload_of(

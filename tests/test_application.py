@@ -20,6 +20,7 @@ from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.errors import AdapterError
 from lakekeeper.recording import FleetMemory
 from lakekeeper.spark import application as of_spark
+from lakekeeper.spi import TableName
 
 TABLES = ("ice.db.event", "ice.db.events")
 WHY = Reason.of(Code.FAILED, error="the session has ended")
@@ -33,6 +34,8 @@ class Session:
         bus = SimpleNamespace(waitUntilEmpty=lambda _: None)
         java = SimpleNamespace(isStopped=lambda: self.ended, listenerBus=lambda: bus)
         self.session = SimpleNamespace(sparkContext=lambda: java)
+        system = SimpleNamespace(getProperty={"user.dir": "/app"}.__getitem__)
+        self.view = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
         self.properties: dict[int, dict[str, str | None]] = {}
         self.sparkContext = SimpleNamespace(
             _jsc=java,
@@ -46,9 +49,14 @@ class Session:
 
 
 class Runs:
-    """Automatic runs over two tables; each pass does what ``during`` says, and changes its tables."""
+    """Automatic runs over two tables; each pass does what ``during`` says, and changes its tables.
+
+    ``places`` has the locations of tables that are opened by a path.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tables: tuple[str, ...] = TABLES
+        self.places: dict[str, str] = {}
         self.passes: list[list[str]] = []
         self.during: Callable[[], object] = lambda: None
         self.lane_closed = Event()
@@ -65,15 +73,12 @@ class Runs:
             "listener_of": lambda _: listening,
             "StreamWrites": lambda *_: listening,
             "one_pass": self._pass,
-            "resolve": lambda _, name: name,
-            "aliases": lambda _, name: (
-                name,
-                name.removeprefix("ice."),
-                name.replace("ice.db.", "file:/wh/"),
-            ),
+            "resolve": lambda _, name: TableName(name, "", name, path=self.places.get(name, "")),
+            "aliases": self._aliases,
         }.items():
             monkeypatch.setattr(application, name, replacement)
-        monkeypatch.setattr(of_spark, "Jvm", lambda session: session)
+        for module in (application, of_spark):
+            monkeypatch.setattr(module, "Jvm", lambda session: session)
 
     def wrote(self, table: str) -> None:
         """A query of the user has written a table."""
@@ -82,12 +87,17 @@ class Runs:
     def _listen(self, wrote: Callable[[str], object] | None) -> None:
         self.reported = wrote or (lambda _: None)
 
+    def _aliases(self, _spark: Any, table: TableName) -> tuple[str, ...]:
+        if table.path:
+            return (table.path,)
+        return table.text, table.text.removeprefix("ice."), table.text.replace("ice.db.", "file:/app/wh/")
+
     @contextmanager
     def _lane(self, *_: object) -> Iterator[Any]:
         yield SimpleNamespace(close=self.lane_closed.set)
 
     def _pass(self, _spark: Any, _settings: Any, *, only: Any, **_: Any) -> AutoReport:
-        tables = [name for name in TABLES if only(name)]
+        tables = [name for name in self.tables if only(name)]
         self.passes.append(tables)
         self.during()
         return AutoReport(tuple(TableResult(name, "done", WHY) for name in tables), 1)
@@ -269,7 +279,7 @@ def test_a_last_pass_is_the_last_one(runs: Runs, passes: list[Passes]) -> None:
     assert runs.passes == [["ice.db.event"]]
 
 
-@pytest.mark.parametrize("at", ["ice.db.", "db.", "hdfs://nn:8020/wh/", "file:/wh/"])
+@pytest.mark.parametrize("at", ["ice.db.", "db.", "hdfs://nn:8020/app/wh/", "file:/app/wh/", "wh/", "./wh/"])
 def test_a_pass_hides_no_write_to_a_table_with_a_longer_name(
     runs: Runs, passes: list[Passes], at: str
 ) -> None:
@@ -283,3 +293,65 @@ def test_a_pass_hides_no_write_to_a_table_with_a_longer_name(
     passes[0].early()
     assert runs.passes == [["ice.db.event"], ["ice.db.events"]]
     handle.stop()
+
+
+SINK = "org.apache.spark.sql.connector.catalog.SupportsWrite[ice.db.event]"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[SINK] * 1_000, [f"AppendData RelationV2[id#{n}L] ice.db.event" for n in range(1_000)]],
+    ids=["batches of a stream", "inserts"],
+)
+def test_many_writes_to_one_table_hide_none_to_another(
+    runs: Runs, passes: list[Passes], others: list[str]
+) -> None:
+    """The last pass of `lakekeeper run` missed a table: a stream had reported its sink a thousand times since."""
+    spark: Any = Session()
+    handle = lk.install(spark)
+    runs.wrote("ice.db.events")
+    for text in others:
+        runs.reported(text)
+    handle.finish()
+    assert runs.passes == [[*TABLES]]
+
+
+@pytest.mark.parametrize("at", [0, 1_000], ids=["before them", "after them"])
+def test_a_pass_with_many_commits_hides_no_write_of_a_user(runs: Runs, passes: list[Passes], at: int) -> None:
+    """Its own texts, which start no early pass, are too many to keep them and that of the user."""
+    spark: Any = Session()
+    handle = lk.install(spark)
+    written = [f"ice.db.event, commit {n}" for n in range(1_000)]
+    written.insert(at, "ice.db.events")
+    runs.wrote("ice.db.event")
+    runs.during = lambda: [runs.reported(each) for each in written]
+    passes[0].early()
+    runs.during = lambda: None
+    passes[0].early()
+    assert runs.passes == [["ice.db.event"], [*TABLES]]
+    handle.stop()
+
+
+RELATIVE = "warehouse/db.db/events"
+PLACES = {
+    "/app/warehouse/db.db/events": "file:/app/warehouse/db.db/events",
+    "delta.`/app/warehouse/db.db/events`": "file:/app/warehouse/db.db/events",
+    f"./{RELATIVE}/": f"file:/app/{RELATIVE}",
+    RELATIVE: f"hdfs://nn:8020/user/me/{RELATIVE}",
+    f"delta.`{RELATIVE}`": f"hdfs://nn:8020/user/me/{RELATIVE}",
+}
+"""A table as automatic runs call it → where it is. The JVM of a session was started in ``/app``."""
+
+
+@pytest.mark.parametrize("table", PLACES)
+@pytest.mark.parametrize("written", [RELATIVE, f"./{RELATIVE}"])
+def test_a_write_to_a_relative_path_is_one_to_the_table(
+    runs: Runs, passes: list[Passes], table: str, written: str
+) -> None:
+    """The last pass missed tables that the program had written with ``save("warehouse/db.db/events")``."""
+    spark: Any = Session()
+    runs.tables, runs.places = (table, "/app/warehouse/db.db/event"), PLACES
+    handle = lk.install(spark)
+    runs.reported(f"SaveIntoDataSourceCommand DeltaDataSource@1, Map(path -> {written}), Append")
+    handle.finish()
+    assert runs.passes == [[table]]

@@ -11,6 +11,7 @@ import pytest
 
 from lakekeeper import workloads
 from lakekeeper.core.workload.workload import Workload, collect
+from lakekeeper.errors import OptionError
 from lakekeeper.workloads import EventLogs, listener_of
 
 NAMES = {"db.a": ("db.a", "/wh/a"), "db.b": ("db.b", "/wh/b"), "db.c": ("db.c", "/wh/c")}
@@ -34,6 +35,21 @@ def test_a_workload_is_parsed_once_for_all_tables_of_a_pass() -> None:
     assert logs.of(["logs/other"], "db.a") is not None
     assert parsed == [("logs/app",), ("logs/other",)]
     assert logs.of(["logs/app"], "db.unknown") is None
+
+
+def test_logs_that_cannot_be_read_fail_each_table_and_are_parsed_once() -> None:
+    """A pass over thousands of tables parsed gigabytes of logs for each of them, up to the one that is broken."""
+    parsed: list[tuple[str, ...]] = []
+
+    def read(paths: Sequence[str], _: Mapping[str, Collection[str]]) -> Mapping[str, Workload]:
+        parsed.append(tuple(paths))
+        raise OptionError("workload", paths[0], "a Spark event log")
+
+    logs = EventLogs(lambda: NAMES, read)
+    for table in NAMES:
+        with pytest.raises(OptionError, match="logs/app"):
+            logs.of(["logs/app"], table)
+    assert parsed == [("logs/app",)]
 
 
 class Session:

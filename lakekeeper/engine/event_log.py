@@ -7,13 +7,16 @@
     SQLExecutionEnd     the query is over: kept as a scan of the table, the rest forgotten
 
 Logs may be plain or compressed (zstd, gzip), one file or a rolling directory, or a directory of all of these. They are
-read as a stream; of irrelevant lines, only the beginning is parsed.
+read as a stream; of irrelevant lines, only the beginning is parsed. Applications and the history server go on renaming
+and deleting the logs of a directory while they are read.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import logging
+import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +41,7 @@ from lakekeeper.core.workload.workload import Scan, Workload, collect
 from lakekeeper.errors import OptionError
 from lakekeeper.time_zones import zone_of
 
+_LOG = logging.getLogger("lakekeeper")
 MOST_SCANS = 50_000
 _EXPECTED = "a Spark event log (spark.eventLog.enabled=true), plain, .zstd or .gz, or a directory of them"
 _UNREADABLE = (".lz4", ".snappy", ".lzf")
@@ -64,7 +68,7 @@ def read_workload(
 
     ``names`` are what plans may call the table: its name with and without catalog, its location. A saved workload
     counts whatever table it was saved of, unless ``any_table`` is false. Raises OptionError naming a file that is
-    missing, cannot be read, or is no event log.
+    missing, cannot be read, or is no event log; of a directory, such files are left out.
     """
     return read_workloads(paths, {table: names}, any_table=any_table)[table]
 
@@ -85,10 +89,14 @@ def read_workloads(
                     _add(scans[table], kept.scans)
             seen += [kept.start_ms, kept.end_ms]
             continue
-        for parts in _applications(_logs(Path(path))):
+        logs = _logs(Path(path))
+        for parts in _applications(logs):
             reader = _Reader(known, scans)
             for log in parts:
-                reader.read(log)
+                if log == Path(path):
+                    reader.read(log)
+                else:
+                    _read_listed(reader, log, logs)
             reader.end()
             seen += reader.seen
     window = {"start_ms": min(seen), "end_ms": max(seen)} if seen else {}
@@ -128,8 +136,10 @@ def _logs(path: Path) -> list[Path]:
         _first_event(path)
         return [path]
     found, wrong = [], []
-    for file in sorted(path.rglob("*"), key=_part):
-        if not file.is_file() or file.name.startswith((".", "_", "appstatus")):
+    listed = dict.fromkeys(sorted(_listed(path), key=_part))
+    for log in listed:
+        file = _present(log, listed)
+        if not file.is_file():
             continue
         try:
             _first_event(file)
@@ -141,6 +151,21 @@ def _logs(path: Path) -> list[Path]:
             wrong[0] if wrong else OptionError("workload", str(path), f"{_EXPECTED}; the directory is empty")
         )
     return found
+
+
+def _listed(path: Path) -> Iterator[Path]:
+    """The files of a directory that may be logs; a directory in it that is deleted meanwhile has none."""
+    for home, _, names in os.walk(path):
+        yield from (Path(home, name) for name in names if not name.startswith((".", "_", "appstatus")))
+
+
+def _present(log: Path, listed: Collection[Path] = ()) -> Path:
+    """A listed log, by the name that it has now: Spark removes ``.inprogress`` when the application ends.
+
+    Unless that name is listed too, and the log would be read twice.
+    """
+    ended = log.with_name(log.name.removesuffix(".inprogress"))
+    return log if log.exists() or ended in listed else ended
 
 
 def require_logs(paths: Sequence[str | PathLike[str]]) -> None:
@@ -156,6 +181,14 @@ def _applications(logs: Sequence[Path]) -> list[list[Path]]:
     for log in logs:
         found.setdefault(log.parent if log.name.startswith("events_") else log, []).append(log)
     return list(found.values())
+
+
+def _read_listed(reader: _Reader, log: Path, listed: Collection[Path]) -> None:
+    """Read a log of a directory. If it has been deleted since, the other logs of the directory count all the same."""
+    try:
+        reader.read(_present(log, listed))
+    except _BROKEN as error:
+        _LOG.warning("%s: the event log is left out of the workload: %s", log, _reason(error))
 
 
 def _part(path: Path) -> tuple[str, int, str]:
@@ -192,7 +225,7 @@ def _reason(error: Exception) -> str:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Lines of a log; a log that is still being written ends where it breaks off."""
-    if path.name.removesuffix(".inprogress").endswith((".zstd", ".zst")):
+    if path.name.removesuffix(".inprogress").removesuffix(".compact").endswith((".zstd", ".zst")):
         with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, "zstd") as stream:
             yield from _split(stream)
     elif path.suffix == ".gz":

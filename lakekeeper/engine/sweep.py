@@ -262,7 +262,8 @@ class _Pass:
     def _used(self, turn: TableTurn, task: Task, began_ms: int) -> float:
         """Core-seconds of a task that has ended: as measured, else its duration on all cores that it may have used.
 
-        A task without a run did nothing, and a vacuum works in the driver.
+        A task without a run did nothing: that Spark has no job to measure for it does not make its time unknown. A
+        vacuum works in the driver.
         """
         measured = self._context.core_seconds(turn.runs) if turn.runs else 0.0
         if measured is not None:

@@ -39,6 +39,7 @@ from lakekeeper.spi import Observer
 _ALL_OF_IT: Mapping[str, Any] = {"budget-bytes": "none", "budget-bytes-per-day": "none"}
 _ALL_IN_A_CALL: Mapping[str, Any] = {"budget-bytes": "none"}
 _OTHERS = (EXPIRY, STATISTICS)
+_PLAN = "plan"
 
 
 class Maintained(Protocol):
@@ -114,7 +115,7 @@ class TableTurn:
     """A table in a pass. Only one thread works on it at a time.
 
     refused    the result if the table was not planned: it is off, or cannot be opened
-    tasks      by verb, in the order of the verbs
+    tasks      by verb, in the order of the verbs; of a table that cannot be opened, its plan, which failed
     due        the dry run of each merging verb, without a budget; like ``reports`` without blocks, as tables are many
     debt       what was due when the table was planned
     reports    of the merging verbs that ran; ``freed`` of the vacuum
@@ -126,7 +127,7 @@ class TableTurn:
     core_seconds_per_day   of the table's own budget; None: no limit
     core_seconds           used so far in this pass
     spent_bytes            by verb: what this pass rewrote, even if it was not committed
-    runs       ids of the runs of the task that is running, or ran last
+    runs       ids of the runs of the task that is running, or ran last; a merge without groups starts none
     """
 
     name: str
@@ -158,15 +159,16 @@ class TableTurn:
         except Exception as error:
             # A pass continues whatever one table throws: a bad option, a lost executor, a catalog that is down.
             self.tasks, self.due, self.held = {}, {}, {}  # of a table that is refused, nothing runs
-            if (
-                isinstance(error, AdapterError)
-                and error.missing
-                and self.name not in map(without_user, settings.tables)
-            ):
+            named = self.name in map(without_user, settings.tables)
+            if isinstance(error, AdapterError) and error.missing and not named:
                 no_adapter = Reason.of(Code.NO_ADAPTER, format=error.missing)
                 self.refused = TableResult(self.name, "off", no_adapter)
-            else:
-                self.refused = outcome(self.name, (), error=reason(error))
+                return
+            self.refused = outcome(self.name, (), error=reason(error))
+            # A pattern lists no table that was dropped: no later pass could say that its failure is over.
+            if named or not isinstance(error, NotFound):
+                plan = Task("plan", self.name, _PLAN, since_ms=now_ms)
+                self.tasks[_PLAN] = failed(plan, reason(error), now_ms, 0)
 
     def _switched_off(self, table: Maintained, settings: AutoSettings) -> TableResult | None:
         if not table.automatic:  # checked first: an excluded table is not touched, whatever else is wrong
@@ -334,7 +336,8 @@ class TableTurn:
     def _noting_runs(self, observer: Observer | None, spending: Spending) -> Observer:
         def note(phase: str, info: Mapping[str, Any]) -> None:
             spending(phase, info)
-            self.runs.add(str(info["run_id"]))
+            if phase != "planned" or info.get("tasks") != 0:
+                self.runs.add(str(info["run_id"]))
             if observer is not None:
                 observer(phase, info)
 
@@ -343,7 +346,7 @@ class TableTurn:
     def result(self) -> TableResult:
         """The outcome of the table in this pass."""
         if self.refused is not None:
-            return self.refused
+            return replace(self.refused, tasks=tuple(self.tasks.values()))
         known = {verb: self.reports.get(verb) or self._not_due(verb) for verb in self.tasks}
         reports = [report for report in known.values() if report is not None]
         unplanned = [f"{', '.join(verbs)}: {error}" for error, verbs in self.unplanned.items()]

@@ -56,7 +56,7 @@ class Watch:
             facts = {name: value for name, value in info.items() if isinstance(value, int)}
             with self._lock:
                 if task.key in self._running:
-                    self._running[task.key] = self._running[task.key].after(phase, facts)
+                    self._running[task.key] = self._running[task.key].after(phase, facts, task.kind)
             if observer is not None:
                 observer(phase, info)
 

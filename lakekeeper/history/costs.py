@@ -16,6 +16,8 @@ from lakekeeper.core.text.result import Result
 from lakekeeper.history.operation import Operation
 
 _GB = 10**9
+_UNCOUNTED = frozenset({"delete", "drop_partition", "expire_rows", "restore"})
+"""Verbs that write files on some tables, and do not record how many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,16 @@ class Prices:
     core_hour: float | None = None
     gb_written: float | None = None
 
-    def of(self, core_seconds: float | None, written_bytes: int) -> float | None:
-        """The cost; None without prices, or if a price is for core-seconds that were not measured."""
+    def of(self, core_seconds: float | None, written_bytes: int | None) -> float | None:
+        """The cost; None without prices, or if a price is for core-seconds or bytes that are not known."""
         if self.core_hour is None and self.gb_written is None:
+            return None
+        if self.gb_written is not None and written_bytes is None:
             return None
         if self.core_hour is not None and core_seconds is None:
             return None
         cores = (self.core_hour or 0.0) * (core_seconds or 0.0) / 3600
-        return cores + (self.gb_written or 0.0) * written_bytes / _GB
+        return cores + (self.gb_written or 0.0) * (written_bytes or 0) / _GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Cost:
     added_bytes      output of the rewrites that were committed
     deleted_bytes    files that a vacuum deleted
     core_seconds     executor time of the measured operations; None if there are none
-    cost             None without prices, and if a price is for core-seconds and an operation was not measured
+    cost             None without prices, and if a price is for what one of the operations did not record
     """
 
     table: str
@@ -143,8 +147,13 @@ def _cost(name: str, verb: str, operations: list[Operation], prices: Prices) -> 
         added_bytes=added,
         deleted_bytes=_sum(operations, "deleted_bytes_count"),
         core_seconds=core_seconds,
-        cost=prices.of(core_seconds if whole else None, added),
+        cost=prices.of(core_seconds if whole else None, None if verb in _UNCOUNTED else added),
     )
+
+
+def written_bytes(operation: Operation) -> int | None:
+    """The bytes that an operation wrote; None if it does not record them."""
+    return None if operation.operation_type in _UNCOUNTED else _sum([operation], "added_bytes_count")
 
 
 def _sum(operations: Iterable[Operation], metric: str) -> int:

@@ -17,7 +17,8 @@ from lakekeeper.core.text.result import Result
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table: ``failed`` or ``parked`` where a verb failed, ``waiting`` where work is due, else ``idle``.
+    """One table: ``failed`` where it could not be opened or a verb failed, ``parked`` where one failed repeatedly,
+    ``waiting`` where work is due, else ``idle``.
 
     debt    of the verb that would gain most, among those that are due
     """

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lakekeeper.core.workload.plan_scans import FILES, sightings
+from lakekeeper.core.workload.plan_scans import FILES, Sighting, sightings
 from lakekeeper.core.workload.workload import Scan, Span, Workload, collect
 from lakekeeper.engine import event_log
 from lakekeeper.engine.event_log import read_workload, read_workloads
@@ -190,7 +194,9 @@ def test_lakekeepers_own_reads_are_not_queries(tmp_path: Path) -> None:
     assert len(read_workload([tmp_path / "app"], "t", DELTA)) == 0
 
 
-@pytest.mark.parametrize("name", ["app", "app.inprogress", "app.zstd", "app.zst", "app.gz"])
+@pytest.mark.parametrize(
+    "name", ["app", "app.inprogress", "app.zstd", "app.zst", "app.gz", "app.zstd.compact"]
+)
 def test_compressed_logs_are_read_as_plain_ones(tmp_path: Path, name: str) -> None:
     data = log(*QUERIES)
     if name.endswith("gz"):
@@ -332,6 +338,96 @@ def test_a_broken_log_in_a_directory_does_not_hide_the_others(tmp_path: Path) ->
     (tmp_path / "a.gz").write_bytes(gzip.compress(LONG)[:15])
     (tmp_path / "b.gz").write_bytes(gzip.compress(LONG))
     assert len(read_workload([tmp_path], "t", DELTA)) == 2
+
+
+def at_first_query(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Let something happen while the first query of the first log is read."""
+    waiting = [happens]
+
+    def read(*given: Any) -> list[Sighting]:
+        while waiting:
+            waiting.pop()()
+        return list(sightings(*given))
+
+    monkeypatch.setattr(event_log, "sightings", read)
+
+
+LATER = query(1, plan(scan("[EqualTo(k,9)]")), at=9000)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["app-2.inprogress", "app-2.zstd.inprogress", "eventlog_v2_b/events_3_b.compact.inprogress"],
+)
+def test_a_log_that_is_renamed_while_another_is_read_counts(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application that ended failed the plans of all tables: Spark renames its log."""
+    running, data = tmp_path / name, log(*LATER)
+    running.parent.mkdir(exist_ok=True)
+    running.write_bytes(pa.compress(data, "zstd", asbytes=True) if ".zstd" in name else data)
+    (tmp_path / "app-1").write_bytes(log(*QUERIES))
+    at_first_query(monkeypatch, lambda: running.rename(str(running).removesuffix(".inprogress")))
+    found = read_workload([tmp_path], "t", DELTA)
+    assert [each.at_ms for each in found.scans] == [1000, 2000, 9000]
+
+
+def test_a_log_that_is_deleted_while_another_is_read_hides_no_query_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cleaner of the history server failed the plans of all tables."""
+    (tmp_path / "app-1").write_bytes(log(*QUERIES))
+    (tmp_path / "app-2").write_bytes(log(*LATER))
+    at_first_query(monkeypatch, (tmp_path / "app-2").unlink)
+    with caplog.at_level(logging.WARNING, "lakekeeper"):
+        found = read_workload([tmp_path], "t", DELTA)
+    assert [each.at_ms for each in found.scans] == [1000, 2000]
+    [message] = caplog.messages
+    assert f"{tmp_path / 'app-2'}: the event log is left out of the workload" in message
+
+
+@pytest.mark.parametrize("gone", ["app-2.inprogress", "eventlog_v2_b"])
+def test_a_log_that_goes_while_its_directory_is_listed_hides_no_other(
+    tmp_path: Path, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "app-1").write_bytes(log(*QUERIES))
+    (tmp_path / "app-2.inprogress").write_bytes(log(*LATER))
+    (tmp_path / "eventlog_v2_b").mkdir()
+    (tmp_path / "eventlog_v2_b" / "events_1_b").write_bytes(log(*LATER))
+    scandir = os.scandir
+
+    def listing(path: str) -> Any:
+        if str(path) == str(tmp_path / "eventlog_v2_b"):  # after the directory that it is in
+            monkeypatch.setattr(os, "scandir", scandir)
+            if gone == "app-2.inprogress":
+                (tmp_path / gone).rename(tmp_path / "app-2")
+            else:
+                shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    found = read_workload([tmp_path], "t", DELTA)
+    still_there = [9000] if gone == "eventlog_v2_b" else [9000, 9000]
+    assert [each.at_ms for each in found.scans] == [1000, 2000, *still_there]
+
+
+def test_a_log_under_both_of_its_names_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storage that renames by copying has both for a while: the queries would count twice."""
+    (tmp_path / "app-1").write_bytes(log(*QUERIES))
+    for name in ("app-2", "app-2.inprogress"):
+        (tmp_path / name).write_bytes(log(*LATER))
+    at_first_query(monkeypatch, (tmp_path / "app-2.inprogress").unlink)
+    found = read_workload([tmp_path], "t", DELTA)
+    assert [each.at_ms for each in found.scans] == [1000, 2000, 9000]
+
+
+def test_a_log_that_the_user_names_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else would say that the plan ignores its queries."""
+    (tmp_path / "app-1").write_bytes(log(*QUERIES))
+    (tmp_path / "app-2.inprogress").write_bytes(log(*LATER))
+    at_first_query(monkeypatch, lambda: (tmp_path / "app-2.inprogress").rename(tmp_path / "app-2"))
+    with pytest.raises(OptionError, match=r"app-2\.inprogress.*no such file"):
+        read_workload([tmp_path / "app-1", tmp_path / "app-2.inprogress"], "t", DELTA)
 
 
 START = {"Event": UI + "SparkListenerSQLExecutionStart", "time": 1, "executionId": 9}

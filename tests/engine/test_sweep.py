@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,8 @@ from lakekeeper.engine.merge.partition_backoff import Backoffs
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import AdapterError, HeavyError, NotFound, OptionError, Rejected, RetentionError
+from lakekeeper.history.status import Status, status_of
+from lakekeeper.history.store import HistoryStore
 from lakekeeper.recording import FleetMemory
 from lakekeeper.spi import Observer
 
@@ -1007,6 +1010,82 @@ def test_a_task_without_a_measurement_counts_as_its_time_on_all_cores() -> None:
     assert result.tables[0].core_seconds >= 80
 
 
+@dataclass
+class Phased(FakeTable):
+    """A table whose ``merge_deletes`` goes through these phases."""
+
+    phases: Sequence[tuple[str, Mapping[str, Any]]] = ()
+
+    def merge_deletes(self, *, observer: Observer | None, **given: Any) -> MergeReport:
+        if observer is not None:
+            for phase, facts in self.phases:
+                observer(phase, {"run_id": f"{self.name}-1", **facts})
+        return super().merge_deletes(observer=observer, **given)
+
+
+DELETES = AutoSettings(("*",), ("merge_deletes",), 900)
+IDLE = [("planned", {"tasks": 0, "bytes": 0})]
+BEGUN = [("planned", {"tasks": 1, "bytes": 100})]
+
+
+def unmeasured(table: FakeTable, settings: AutoSettings = DELETES) -> float:
+    """The core-seconds of the only task on a table, which Spark has not measured, on 64 cores and in 300 ms."""
+    clock = Clock(now_ms=itertools.count(0, 300).__next__)
+    return passed({"a": table}, settings=settings, clock=clock, cores=lambda: 64).tables[0].core_seconds
+
+
+def test_looking_for_deletes_to_merge_uses_up_no_core_seconds() -> None:
+    """A service of many tables spent its core-seconds of a day on finding nothing to do, and merges waited."""
+    assert unmeasured(Phased(phases=IDLE)) == 0.0
+    settings = replace(DELETES, budget_core_seconds=1)
+    tables = {
+        "a": Phased(name="a", phases=IDLE),
+        "b": Phased(name="b", phases=BEGUN, answers={"merge_deletes": report("merge_deletes", "committed")}),
+    }
+    clock = Clock(now_ms=itertools.count(0, 300).__next__)
+    found = passed(tables, settings=settings, clock=clock, cores=lambda: 64)
+    assert statuses(found) == {"a": "idle", "b": "done"}
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        BEGUN,
+        [*BEGUN, ("read", {"task": "g1", "bytes": 100}), *IDLE],
+        [*IDLE, ("before_commit", {"attempt": 0, "rewrites": 0})],
+    ],
+    ids=["jobs", "rounds", "delete files"],
+)
+@pytest.mark.parametrize("answer", [report("merge_deletes", "committed"), RuntimeError("a lost executor")])
+def test_work_that_was_not_measured_is_charged_even_if_it_fails(
+    phases: Sequence[tuple[str, Mapping[str, Any]]], answer: MergeReport | Exception
+) -> None:
+    assert unmeasured(Phased(phases=phases, answers={"merge_deletes": answer})) == pytest.approx(19.2)
+
+
+@dataclass
+class Phasing(FakeTable):
+    """A table whose statistics and vacuum are announced as their jobs announce them."""
+
+    def compute_statistics(self, *, dry_run: bool, observer: Observer | None) -> StatisticsReport:
+        if observer is not None:
+            observer("planned", {"run_id": "s-1", "files": self.outdated, "bytes": 100})
+        if not dry_run:
+            raise RuntimeError("a lost executor")
+        return super().compute_statistics(dry_run=dry_run, observer=observer)
+
+    def vacuum(self, *, dry_run: bool, observer: Observer | None) -> VacuumReport:
+        if observer is not None:
+            observer("planned", {"run_id": "v-1", "files": 0, "bytes": 0})
+        return super().vacuum(dry_run=dry_run, observer=observer)
+
+
+@pytest.mark.parametrize("verb, expected", [("compute_statistics", 19.2), ("vacuum", 0.3)])
+def test_other_verbs_that_were_not_measured_are_charged(verb: str, expected: float) -> None:
+    settings = replace(DELETES, verbs=(verb,))
+    assert unmeasured(Phasing(outdated=3), settings) == pytest.approx(expected)
+
+
 def test_a_table_that_another_service_maintains_is_left_alone() -> None:
     tables = {"a": FakeTable(answers=DUE), "b": FakeTable(answers=DUE)}
     result = passed(tables, lease=lambda name: nullcontext("host:1" if name == "a" else ""), clock=NOON)
@@ -1227,6 +1306,108 @@ def test_of_a_table_that_goes_while_it_is_planned_no_verb_runs(error: Exception)
     (one,) = passed({"a": table}, settings=AutoSettings(("*",), ("compact", "recluster"), 900)).tables
     assert (table.verbs, one.tasks) == ([], ())
     assert one.status == ("failed" if isinstance(error, NotFound) else "off")
+
+
+@dataclass
+class Remembered:
+    """Passes over the table ``a`` that share a history, each of a process of its own; and ``lakekeeper status``."""
+
+    store: HistoryStore
+    settings: AutoSettings
+
+    def after(self, table: FakeTable | Exception, **given: Any) -> Status:
+        """The status of the tables after one more pass."""
+        memory = FleetMemory(self.store)
+        result = passed({"a": table}, settings=self.settings, clock=NOON, before=memory.tasks(), **given)
+        memory.keep(result, NOON.now_ms())
+        return status_of(self.store.tasks(), NOON.now_ms())
+
+
+@pytest.fixture
+def remembered(tmp_path: Path) -> Remembered:
+    return Remembered(HistoryStore(tmp_path / "history.db"), replace(BOTH, tables=("a",)))
+
+
+BAD = {"lakekeeper.max-level": "many"}
+REFUSED: list[tuple[FakeTable | Exception, str]] = [
+    (FakeTable(BAD), "OptionError: lakekeeper.max-level: got 'many'"),
+    (AdapterError("the table has feature x"), "AdapterError: the table has feature x"),
+    (NotFound("a", "no such table"), "NotFound: a: no such table"),
+    (AdapterError("no adapter is installed", missing="parquet"), "AdapterError: no adapter is installed"),
+]
+
+
+@pytest.mark.parametrize("refused, said", REFUSED, ids=["property", "unsupported", "dropped", "no adapter"])
+def test_the_status_of_a_table_that_cannot_be_opened_is_failed_until_it_can(
+    remembered: Remembered, refused: FakeTable | Exception, said: str
+) -> None:
+    """It was `idle`, with the exit code 0, while each pass reported that the table failed."""
+    assert remembered.after(FakeTable()).exit_code == 0
+    for _pass in range(2):
+        status = remembered.after(refused)
+        assert [(each.table, each.status) for each in status.tables] == [("a", "failed")]
+        assert (status.exit_code, said in str(status)) == (1, True)
+    status = remembered.after(FakeTable())
+    assert ([each.status for each in status.tables], status.exit_code) == (["idle"], 0)
+    assert said not in str(status)
+
+
+def test_a_table_that_has_never_been_opened_has_a_status(remembered: Remembered) -> None:
+    """The misspelt name of a table was in no line of `lakekeeper status`."""
+    assert remembered.after(NotFound("a", "no such table")).exit_code == 1
+
+
+def test_a_table_that_is_dropped_after_a_pattern_listed_it_leaves_no_failure(remembered: Remembered) -> None:
+    """No later pass lists it, so the status would be `failed` for a month."""
+    remembered.settings = BOTH
+    assert remembered.after(NotFound("a", "no such table")).tables == ()
+    assert remembered.after(FakeTable(BAD)).exit_code == 1, "the next pass lists it too"
+
+
+def test_a_pass_that_leaves_a_table_knows_nothing_new_of_it(remembered: Remembered) -> None:
+    """Neither a paused table nor one in quiet hours has recovered."""
+    watch = Watch()
+    watch.pause("a")
+    remembered.after(FakeTable(BAD))
+    assert remembered.after(FakeTable(), watch=watch).exit_code == 1
+    assert remembered.after(FakeTable(), stopping=lambda: True).exit_code == 1
+
+
+OFF = {"lakekeeper.auto.enabled": "false"}
+
+
+@pytest.mark.parametrize("broken", [FakeTable(BAD), FakeTable(answers={"compact": RuntimeError("boom")})])
+def test_a_table_that_its_property_switches_off_needs_no_attention(
+    remembered: Remembered, broken: FakeTable
+) -> None:
+    """Who switched a failing table off got the exit code 1 for another month."""
+    assert remembered.after(broken).exit_code == 1
+    status = remembered.after(FakeTable({**broken.properties, **OFF}))
+    assert ([each.status for each in status.tables], status.exit_code) == (["idle"], 0)
+    assert all(not task.failures for task in remembered.store.tasks())
+
+
+def test_work_of_a_table_that_was_switched_off_is_not_due(remembered: Remembered) -> None:
+    due = FakeTable(answers=DUE, spent_today=600, properties={"lakekeeper.budget-bytes-per-day": "500"})
+    assert [each.status for each in remembered.after(due).tables] == ["waiting"]
+    status = remembered.after(FakeTable(OFF))
+    assert ([each.status for each in status.tables], status.debt.bytes) == (["idle"], 0)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        FakeTable(conf={"spark.lakekeeper.auto.enabled": "false"}),
+        FakeTable({"lakekeeper.auto.verbs": "vacuum"}),
+    ],
+    ids=["conf", "verbs"],
+)
+def test_a_service_that_leaves_a_table_to_another_hides_none_of_its_failures(
+    remembered: Remembered, left: FakeTable
+) -> None:
+    """A history may be shared by one service that merges and one that vacuums."""
+    assert remembered.after(FakeTable(answers={"compact": RuntimeError("boom")})).exit_code == 1
+    assert remembered.after(left).exit_code == 1
 
 
 class Large(FakeTable):

@@ -52,3 +52,14 @@ def test_the_observer_of_the_call_is_called_too_and_its_error_halts_the_run() ->
     ended = replace(TASK, verb="recluster")
     watch.observing(ended, None)("written", {"bytes": 5})
     assert len(watch.now().running) == 1
+
+
+def test_statistics_are_not_shown_as_deletions() -> None:
+    """As a vacuum does, they report files when they are planned."""
+    watch, task = Watch(Clock(lambda: 5)), Task("statistics", "a", "compute_statistics", "running")
+    watch.changed(task)
+    note = watch.observing(task, None)
+    note("planned", {"files": 200, "bytes": 1})
+    note("written", {"files": 150})
+    [(_, progress)] = watch.now().running
+    assert (progress.step, progress.share) == ("describing", 0.75)

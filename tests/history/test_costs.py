@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakekeeper.history.costs import Cost, Prices, costs_of
+from lakekeeper.history.costs import Cost, Prices, costs_of, written_bytes
 from lakekeeper.history.operation import Operation
 from tests.history.operations import operation
 
@@ -38,6 +38,18 @@ def test_the_cost_of_unmeasured_work_is_unknown_not_zero() -> None:
     assert str(costs).endswith("\n1 operation without measured core-seconds")
     (none,) = costs_of([measured(None)], Prices(gb_written=2.0)).costs
     assert (none.core_seconds, none.cost) == (None, 1.0)
+
+
+@pytest.mark.parametrize("verb", ["delete", "drop_partition", "expire_rows", "restore"])
+def test_the_cost_of_bytes_that_are_not_recorded_is_unknown_not_zero(verb: str) -> None:
+    """Where a table has no deletion vectors, these write the remaining rows to new files."""
+    done = operation(
+        operation_type=verb, core_seconds=100.0, operation_metrics={"touched_data_files_count": 400}
+    )
+    assert costs_of([done], Prices(gb_written=2.0)).total is None
+    assert costs_of([done], BOTH).total is None
+    assert costs_of([done], CORES).total == pytest.approx(0.01)
+    assert written_bytes(done) is None
 
 
 def test_idle_operations_cost_nothing_and_are_not_listed() -> None:
