@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from lakekeeper.columnar.nans import float_leaves
 from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
-from lakekeeper.columnar.sizes import size_of
+from lakekeeper.columnar.sizes import Size, size_of
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.stored import located, stored_alike
 from lakekeeper.columnar.types import type_of
@@ -47,7 +47,7 @@ class Footers:
     def __init__(self, merge: FileMerge, files: Sequence[ParquetFile]) -> None:
         self._merge = merge
         self._files = files
-        self._known: dict[Group, tuple[int, frozenset[int]]] = {}
+        self._sizes: dict[Group, list[Size]] = {}
         self.types = [type_of(column) for column in merge.columns]
         self.leaves: list[list[Leaves | None]] = []
         for number, file in enumerate(files):
@@ -133,20 +133,18 @@ class Footers:
 
     def decoded_bytes(self, group: Group) -> int:
         """The approximate size of a row group as Arrow arrays, in bytes."""
-        return self.sizes(group)[0]
+        return sum(size.bytes for size in self.sizes(group))
 
-    def sizes(self, group: Group) -> tuple[int, frozenset[int]]:
-        """The bytes of a row group as Arrow arrays, and the columns whose share of them is only an estimate."""
-        found = self._known.get(group)
+    def sizes(self, group: Group) -> list[Size]:
+        """The size of each column of a row group as an Arrow array."""
+        found = self._sizes.get(group)
         if found is None:
             footer = self._files[group.file].footer.row_group(group.group)
             leaves, rows = self.leaves[group.file], self.rows(group)
-            sizes = [
+            found = self._sizes[group] = [
                 size_of([footer.column(number) for number in each.numbers] if each else (), rows, kind)
                 for each, kind in zip(leaves, self.read_types, strict=True)
             ]
-            unsure = frozenset(c for c, size in enumerate(sizes) if not size.sure)
-            found = self._known[group] = sum(size.bytes for size in sizes), unsure
         return found
 
     def codec(self) -> str:

@@ -24,8 +24,9 @@ from lakekeeper.columnar.values import Damaged, Declined, Incomparable, refuse_o
 from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 
 _WRONG_CHECKSUM = "CRC checksum verification failed"  # Arrow has no type of its own for this error
-_BATCH = (64, 16_384)  # fewest and most rows that are decoded at once if their size is unknown
-_ROW = 6_400  # assumed bytes of a row of unknown size
+_BATCH = (64, 16_384)  # fewest and most rows that are decoded at once if nothing bounds their size
+_ROW = 6_400  # assumed bytes of such a row
+_VALUE = 16  # bytes of the longest value that is no text, a decimal
 _MOST_PIECES = 8  # pieces that may be read ahead from a store
 AHEAD = 128 << 20  # decoded bytes of the row groups that are read ahead from a store
 
@@ -58,6 +59,24 @@ class _Held:
         """Subtract rows that are no longer ahead."""
         with self._lock:
             self._bytes -= rows.nbytes
+        return rows
+
+
+class _Cursor:
+    """Columns of a row group, read in batches that have other rows than those of its other columns."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: list[pa.Table] = []
+
+    def beside(self, rows: pa.Table) -> pa.Table:
+        """These rows, which follow those of the call before, with the columns of the cursor."""
+        while sum(each.num_rows for each in self._rest) < rows.num_rows:
+            self._rest.append(pa.Table.from_batches([next(self._batches)]))
+        found = pa.concat_tables(self._rest)
+        for name in found.column_names:
+            rows = rows.append_column(name, found.column(name).slice(0, rows.num_rows))
+        self._rest = [found.slice(rows.num_rows)]
         return rows
 
 
@@ -109,43 +128,71 @@ class Inputs:
         return (held.release(rows) for pieces in ahead for rows in pieces)
 
     def _pieces(self, group: Group, columns: Sequence[int] | None) -> Iterator[pa.Table]:
-        """The live rows of a row group. What its footer does not bound is read in batches, and measured.
+        """The live rows of a row group, in one table, or in several if they may be larger than two pieces.
 
-        If the row group is larger than two pieces, all of its columns are.
+        Columns of unknown size are then read in smaller batches than the others: of a column that is read as a
+        dictionary, each batch has the whole dictionary.
         """
         wanted = range(len(self.footers.types)) if columns is None else columns
-        size, unsure = self.footers.sizes(group)
-        batched = [c for c in wanted if c in unsure or size > 2 * self._piece_bytes]
-        leaves = self.footers.leaves[group.file]
-        paths = [found.path[0] for c in batched if (found := leaves[c])]
-        batch_rows = max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW))
-        if not paths or self.footers.rows(group) <= batch_rows:
+        rows, sizes = self.footers.rows(group), self.footers.sizes(group)
+        known = sum(sizes[c].bytes for c in wanted if sizes[c].sure)
+        most = 2 * self._piece_bytes
+        small = self._rows_at_once(group, [c for c in wanted if not sizes[c].sure], most - known)
+        large = rows if known <= most else max(1, rows * self._piece_bytes // known)
+        sure = self._names(group, [c for c in wanted if sizes[c].sure])
+        unsure = self._names(group, [c for c in wanted if not sizes[c].sure])
+        if min(small, large) >= rows or not (sure or unsure):
             yield self.read(group, columns)
             return
-        sure = [c for c in wanted if c not in batched]
-        with self._reading(group) as file:
-            whole = dict(zip(sure, self._columns(file, group, sure), strict=True))
-            for first, read in self._measured(
-                file.batches(group.group, paths, batch_rows), self.footers.rows(group)
-            ):
-                count = read.num_rows
-                arrays = [
-                    whole[c].slice(first, count) if c in whole else self._column(file, group, c, read, first)
-                    for c in wanted
-                ]
+        with self._reading(group) as file, self._reading(group, apart=True) as other:  # one batch size each
+            beside = _Cursor(other.batches(group.group, sure, large)) if sure and unsure else None
+            batches = file.batches(group.group, unsure or sure, min(small, large))
+            for first, read in self._measured(batches, rows, known if beside else 0):
+                both = beside.beside(read) if beside else read
+                arrays = [self._column(file, group, c, both, first) for c in wanted]
                 yield self._live_rows(group, pa.table(arrays, names=[str(c) for c in wanted]), first)
 
-    def _measured(self, batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[tuple[int, pa.Table]]:
-        """(number of its first row, table) of the batches together, cut where a table is larger than a piece."""
-        first = size = last = 0
+    def _rows_at_once(self, group: Group, unsure: Sequence[int], room: int) -> int:
+        """The rows of these columns of unknown size to decode at once: all, or of about the size of a piece."""
+        rows = self.footers.rows(group)
+        sizes = [self.footers.sizes(group)[c] for c in unsure]
+        if not sizes:
+            return rows
+        if any(size.differences for size in sizes):
+            return max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW))
+        if (
+            sum((1 + size.texts) * size.beside for size in sizes) <= room
+        ):  # no text is longer than all of them
+            return rows
+        with self._reading(group) as file:
+            leaves = [found for c in unsure if (found := self.footers.leaves[group.file][c])]
+            longest = file.longest_texts(group.group, leaves)
+        size = sum(
+            size.beside + size.texts * max(each, _VALUE) for size, each in zip(sizes, longest, strict=True)
+        )
+        return rows if size <= room else max(1, rows * self._piece_bytes // size)
+
+    def _names(self, group: Group, columns: Iterable[int]) -> list[str]:
+        """The top-level columns of a file that store these columns."""
+        return [found.path[0] for c in columns if (found := self.footers.leaves[group.file][c])]
+
+    def _measured(
+        self, batches: Iterable[pa.RecordBatch], rows: int, beside: int
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """(number of its first row, table) of the batches together, cut where a table is larger than a piece.
+
+        ``beside``: bytes of other columns of all rows, which are not in the batches.
+        """
+        first = last = 0
+        size = 0.0
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
-            size += batch.nbytes
+            size += batch.nbytes + beside * batch.num_rows / rows
             last += batch.num_rows
             if size > self._piece_bytes or last == rows:
                 yield first, pa.Table.from_batches(held)
-                first, size, held = last, 0, []
+                first, size, held = last, 0.0, []
 
     def stream(self, group: Group, rows: int) -> Generator[pa.Table, None, None]:
         """The live rows of a row group, ``rows`` at a time, each table read when it is needed.
@@ -153,8 +200,8 @@ class Inputs:
         The file stays open until the end, or until the generator is closed. Raises Declined, and Unfit where the
         dictionary of a column is longer than the tables: those of all streams are unified for each part of a merge.
         """
-        leaves, every = self.footers.leaves[group.file], range(len(self.footers.types))
-        names = [found.path[0] for found in leaves if found is not None]
+        every = range(len(self.footers.types))
+        names = self._names(group, every)
         if not names:
             yield self.read(group)
             return
@@ -180,8 +227,7 @@ class Inputs:
 
     def _columns(self, file: ParquetFile, group: Group, wanted: Sequence[int]) -> list[Any]:
         """These columns of all rows of a row group."""
-        leaves = self.footers.leaves[group.file]
-        read = file.table(group.group, [found.path[0] for c in wanted if (found := leaves[c])])
+        read = file.table(group.group, self._names(group, wanted))
         return [self._column(file, group, c, read, 0) for c in wanted]
 
     def _column(self, file: ParquetFile, group: Group, column: int, read: pa.Table, first: int) -> Any:

@@ -229,7 +229,7 @@ class _Merge:
         """
         if self.plain or len(groups) > MOST or self.files.remote or column != self.task.key[0]:
             return 0
-        if any(self._footers.sizes(group)[1] for group in groups):
+        if not all(size.sure for group in groups for size in self._footers.sizes(group)):
             return 0
         size = sum(map(self._footers.decoded_bytes, groups))
         row_bytes = size / max(sum(map(self._footers.rows, groups)), 1) * len(groups)  # of a row of each run

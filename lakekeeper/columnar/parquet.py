@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakekeeper.columnar.dictionaries import longest_texts, repeated_bytes
 from lakekeeper.columnar.sizes import size_of_leaves
 from lakekeeper.columnar.types import FIELD_ID
 from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
@@ -18,6 +20,7 @@ from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 _PARQUET_MR = "parquet-mr"
 _BATCH = 65_536  # rows decoded per batch if only the first rows of a row group are wanted
 _BUFFER = 1 << 20  # bytes of each column of a local file; a mapped file's pages would count as memory
+_FIRST = 1_024  # rows decoded per batch to find the dictionaries
 
 
 class Absent(Declined):
@@ -64,11 +67,14 @@ class Bounds:
 class ParquetFile:
     """One Parquet file, opened at the first read; with ``footer`` given, metadata is available without opening it."""
 
-    def __init__(self, open_: Callable[[], Any], footer: pq.FileMetaData | None = None) -> None:
-        """``open_`` returns a local path, or a file object."""
+    def __init__(
+        self, open_: Callable[[], Any], footer: pq.FileMetaData | None = None, *, buffered: bool = False
+    ) -> None:
+        """``open_`` returns a local path, or a file object. ``buffered``: do not read whole columns at once."""
         self.open = open_
         self._opened: tuple[Any, pq.ParquetFile] | None = None
-        self._dictionaries: list[str] = []
+        self._dictionaries: list[str | int] = []
+        self._buffered = buffered
         self.footer: pq.FileMetaData = footer or self._file().metadata
         self._schema = self.footer.schema
         self._index: _Index | None = None
@@ -81,8 +87,9 @@ class ParquetFile:
             file = pq.ParquetFile(
                 source,
                 metadata=footer,
-                buffer_size=_BUFFER if isinstance(source, str) else 0,
-                pre_buffer=isinstance(source, pa.NativeFile),  # columns of a row group in few requests
+                buffer_size=_BUFFER if self._buffered or isinstance(source, str) else 0,
+                # Columns of a row group in few requests.
+                pre_buffer=not self._buffered and isinstance(source, pa.NativeFile),
                 coerce_int96_timestamp_unit="us",  # a wider range than 64-bit nanoseconds since 1970
                 read_dictionary=self._dictionaries,
                 page_checksum_verification=True,
@@ -104,8 +111,8 @@ class ParquetFile:
         file.keep_dictionaries(self._dictionaries)
         return file
 
-    def keep_dictionaries(self, names: Sequence[str]) -> None:
-        """Read these top-level columns of text as dictionaries from the next opening on."""
+    def keep_dictionaries(self, names: Sequence[str | int]) -> None:
+        """Read these columns of text as dictionaries from the next opening on: top-level ones, or leaves by number."""
         self.close()
         self._dictionaries = list(names)
 
@@ -197,10 +204,37 @@ class ParquetFile:
         chunks = (self.footer.row_group(group).column(i) for i in leaves.numbers)
         return sum(int(chunk.total_compressed_size) for chunk in chunks)
 
-    def decoded_bytes(self, group: int, columns: Sequence[Leaves]) -> int:
-        """Bytes of these columns of a row group in memory, as its footer lets expect."""
+    def decoded_bytes(self, group: int, columns: Sequence[Leaves], room: int) -> int:
+        """Bytes of these columns of a row group in memory, at most.
+
+        If dictionaries may make them larger than ``room``, their texts are counted. Of texts that are stored as
+        differences from others, this is an estimate.
+        """
         footer = self.footer.row_group(group)
-        return size_of_leaves(footer.column(i) for leaves in columns for i in leaves.numbers).bytes
+        size = size_of_leaves(footer.column(i) for leaves in columns for i in leaves.numbers)
+        if size.sure or size.differences:
+            return size.bytes
+        most = (1 + size.texts) * size.beside  # no text is longer than all that is stored
+        if most <= room:
+            return most
+        with closing(self._as_dictionaries(group, columns, _BATCH)) as batches:
+            return size.beside + repeated_bytes(batches)
+
+    def longest_texts(self, group: int, columns: Sequence[Leaves]) -> list[int]:
+        """The bytes of the longest text in the dictionaries of each top-level column of a row group; 0 without one."""
+        with closing(self._as_dictionaries(group, columns, _FIRST, buffered=True)) as batches:
+            return longest_texts(batches, [each.path[0] for each in columns])
+
+    def _as_dictionaries(
+        self, group: int, columns: Sequence[Leaves], rows: int, *, buffered: bool = False
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """The top-level columns that contain these, in batches, with all of their texts as dictionaries."""
+        file = ParquetFile(self.open, self.footer, buffered=buffered)
+        file.keep_dictionaries([number for each in columns for number in each.numbers])
+        try:
+            yield from file.batches(group, list(dict.fromkeys(each.path[0] for each in columns)), rows)
+        finally:
+            file.close()
 
     def encoded_bytes(self, leaves: Leaves) -> int:
         """Encoded, uncompressed bytes of a column in the file."""

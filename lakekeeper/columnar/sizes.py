@@ -3,7 +3,9 @@
 numbers                          their width
 text read as a dictionary        its encoded bytes, and a number for each row
 text stored one by one           its encoded bytes, and an offset for each row
-text stored with a dictionary    not known: a few bytes of the file may mean a long text in each row
+text stored with a dictionary    not known: a few bytes of the file may mean a long text in each row, but none longer
+                                 than the longest of the dictionary (``ParquetFile.longest_texts``)
+text stored as differences       not known
 """
 
 from __future__ import annotations
@@ -24,15 +26,24 @@ _WIDEST = 16  # a decimal
 _LONG = (
     1_024  # supposed bytes of a text if its column has no bounds, which a writer leaves out if they are long
 )
-_FOLDED = frozenset(("PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"))
+_DICTIONARIES = frozenset(("PLAIN_DICTIONARY", "RLE_DICTIONARY"))
+_DIFFERENCES = "DELTA_BYTE_ARRAY"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes in memory: an upper bound if ``sure``, otherwise an estimate."""
+    """Bytes in memory: an upper bound if ``sure``, otherwise an estimate.
+
+    beside       upper bound of what is not in a dictionary
+    texts        values that may be texts of a dictionary
+    differences  whether texts may be stored as differences from others, so that nothing bounds them
+    """
 
     bytes: int
     sure: bool = True
+    beside: int = 0
+    texts: int = 0
+    differences: bool = False
 
 
 def size_of(chunks: Sequence[pq.ColumnChunkMetaData], rows: int, kind: pa.DataType) -> Size:
@@ -53,7 +64,13 @@ def size_of(chunks: Sequence[pq.ColumnChunkMetaData], rows: int, kind: pa.DataTy
 def size_of_leaves(chunks: Iterable[pq.ColumnChunkMetaData]) -> Size:
     """The size of single columns of Parquet, in whatever columns they are."""
     leaves = [_leaf(chunk) for chunk in chunks]
-    return Size(sum(leaf.bytes for leaf in leaves), all(leaf.sure for leaf in leaves))
+    return Size(
+        sum(leaf.bytes for leaf in leaves),
+        all(leaf.sure for leaf in leaves),
+        sum(leaf.bytes if leaf.sure else leaf.beside for leaf in leaves),
+        sum(leaf.texts for leaf in leaves),
+        any(leaf.differences for leaf in leaves),
+    )
 
 
 def _leaf(chunk: pq.ColumnChunkMetaData) -> Size:
@@ -67,9 +84,11 @@ def _leaf(chunk: pq.ColumnChunkMetaData) -> Size:
 
 def _text(chunk: pq.ColumnChunkMetaData, count: int, beside: int) -> Size:
     encoded = int(chunk.total_uncompressed_size)
-    if _FOLDED.isdisjoint(chunk.encodings):
-        return Size(encoded + beside * count)
-    return Size(max(encoded, _length(chunk) * count) + beside * count, sure=False)
+    numbers, differences = beside * count, _DIFFERENCES in chunk.encodings
+    if not differences and _DICTIONARIES.isdisjoint(chunk.encodings):
+        return Size(encoded + numbers)
+    expected = max(encoded, _length(chunk) * count) + numbers
+    return Size(expected, sure=False, beside=encoded + numbers, texts=count, differences=differences)
 
 
 def _length(chunk: pq.ColumnChunkMetaData) -> int:

@@ -136,7 +136,9 @@ def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(merging, "PIECE_ROWS", 2)
         monkeypatch.setattr(merging, "STREAMS", 1e9)
         sizes = Footers.sizes
-        monkeypatch.setattr(Footers, "sizes", lambda *given: (sizes(*given)[0], frozenset()))
+        monkeypatch.setattr(
+            Footers, "sizes", lambda *given: [replace(size, sure=True) for size in sizes(*given)]
+        )
     if request.param != "at once":
         monkeypatch.setattr(merging, "MEMORY_BYTES", 100)
         monkeypatch.setattr(merging, "SKEW", 1e9)
