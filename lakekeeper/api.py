@@ -35,7 +35,7 @@ from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.advise import advise_table
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
-from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.engine.merge.planning import look, plan_for
 from lakekeeper.engine.simulate import Course, simulate_table
 from lakekeeper.engine.trash import entries as trash_entries

@@ -22,7 +22,7 @@ from lakekeeper.core.config.options import set_by
 from lakekeeper.core.scheduling.auto_report import AutoReport
 from lakekeeper.engine.alert import Alerts
 from lakekeeper.engine.auto_settings import AutoSettings
-from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.merge.backoff import Backoffs
 from lakekeeper.engine.service import Service
 from lakekeeper.errors import reason
 from lakekeeper.fleet import heavy_lane, one_pass, service_settings

@@ -18,7 +18,7 @@ from lakekeeper.core.config.options import (
     spellings,
 )
 from lakekeeper.core.model.keys import parse_layout
-from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.plugins import find_policies
 from lakekeeper.errors import OptionError, RetentionError

@@ -175,6 +175,13 @@ class FleetMemory:
             _warn(error)
             return mine
 
+    def note(self, task: Task, now_ms: int) -> None:
+        """Remember a task in the middle of a pass, beyond the end of this process if there is a history."""
+        self._tasks[task.key] = task
+        if self._store is not None:
+            with suppress(Exception):  # the end of the pass writes it, or warns
+                self._store.keep_tasks([task], now_ms)
+
     def keep(self, report: AutoReport, now_ms: int) -> None:
         """Remember what a pass leaves."""
         day = LastDay(now_ms)

@@ -11,7 +11,7 @@ from lakekeeper import arguments
 from lakekeeper.core.config.options import Options, overridden
 from lakekeeper.core.scheduling.last_day import LastDay
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession

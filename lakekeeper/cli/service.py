@@ -21,7 +21,7 @@ from lakekeeper.cli.setup import Setup
 from lakekeeper.core.config.options import Options
 from lakekeeper.engine.alert import Alerts
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
-from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.merge.backoff import Backoffs
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import OptionError, reason
 from lakekeeper.recording import FleetMemory, session_store

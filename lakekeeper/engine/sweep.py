@@ -23,7 +23,7 @@ from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.core.scheduling.budget import FleetBudget
 from lakekeeper.core.scheduling.queue import Queue
 from lakekeeper.core.scheduling.quiet_hours import quiet_now
-from lakekeeper.core.scheduling.task import Task, parked, renewed
+from lakekeeper.core.scheduling.task import Task, failed, parked, renewed
 from lakekeeper.engine.auto_settings import AutoSettings
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.table_turn import Heavy, OneLook, OpenTable, TableTurn
@@ -31,6 +31,7 @@ from lakekeeper.engine.watch import Watch
 from lakekeeper.redaction import without_user
 from lakekeeper.spi import Observer
 
+_ENDED_WITH_IT = "the service ended while it ran"
 _EARLY = 0.05  # share of the pause by which a retry may come early
 Before = Mapping[tuple[str, str], Task]
 
@@ -48,6 +49,7 @@ class PassContext:
     lease              reserves a table for this service: yields the other holder, or an empty text
     one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when no work is left for it in this pass
+    note               records a task: as failed before it runs, since it may end the process, and as it ended
     watch              shows the pass to others, and has the tables that are paused
     heavy              runs heavy tasks in another Spark application; None: they run in this one
     """
@@ -64,6 +66,7 @@ class PassContext:
     one_look: OneLook = lambda _: nullcontext()
     planned: Callable[[str], None] = lambda _: None
     ended: Callable[[str], None] = lambda _: None
+    note: Callable[[Task], None] = lambda _: None
     watch: Watch = field(default_factory=Watch)
     heavy: Heavy | None = None
 
@@ -244,7 +247,9 @@ class _Pass:
                     pause_ms = int(self._settings.pause_seconds * 1000)
                     observer = self._context.watch.observing(task, self._context.observer)
                     heavy = self._context.heavy
+                    self._context.note(failed(task, _ENDED_WITH_IT, self.began_ms, pause_ms))
                     left = turn.carry_out(task, granted, observer, self.began_ms, pause_ms, heavy)
+                    self._context.note(left)
         finally:
             used = (
                 0.0 if left.reason and left.reason.code == Code.LEASED else self._used(turn, task, began_ms)

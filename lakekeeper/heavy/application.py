@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from lakekeeper.api import Table, open_table
-from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.core.scheduling.heavy_call import FAILED_FILES, HeavyCall
 from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.workload.workload import Workload
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import RUN_FACTS
-from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.errors import HeavyError, reason
 from lakekeeper.heavy.process import ALIVE_S
 from lakekeeper.spark.application import core_seconds, has_ended
@@ -148,16 +148,20 @@ class Application:
 
 def carry_out(spark: SparkSession, call: HeavyCall, observer: Observer) -> dict[str, Any]:
     """The report of one task, without the plan."""
-    table = open_table(spark, call.table, _backoff(call))
+    backoff = _backoff(call)
+    table = open_table(spark, call.table, backoff)
     plain = _VERBS[call.verb](table, call, observer).to_dict()
-    return {name: value for name, value in plain.items() if name != "plan"}
+    failed = backoff.failing(Clock().now_ms()) - frozenset(call.failing)
+    answer = {name: value for name, value in plain.items() if name != "plan"}
+    return answer | {FAILED_FILES: sorted(failed)} if failed else answer
 
 
 def _backoff(call: HeavyCall) -> Backoff:
-    """A backoff that makes the partitions of the call rest for a day, longer than the call may take."""
-    backoff = Backoff(DAY_MS)
+    """A backoff that makes the partitions and files of the call rest for a day, longer than the call may take."""
+    backoff, now_ms = Backoff(DAY_MS), Clock().now_ms()
     for partition in call.resting:
-        backoff.raced(partition, Clock().now_ms())
+        backoff.raced(partition, now_ms)
+    backoff.failed(call.failing, now_ms)
     return backoff
 
 

@@ -10,10 +10,10 @@ from lakekeeper.core.model.keys import quote
 from lakekeeper.core.model.lifecycle_report import LifecycleReport
 from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
-from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.core.scheduling.heavy_call import FAILED_FILES, HeavyCall
 from lakekeeper.core.scheduling.task import EXPIRY, Task
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.merge.backoff import Backoff, Backoffs
 from lakekeeper.heavy.lane import Lane, NotStarted
 from lakekeeper.spi import Observer, TableName
 
@@ -39,11 +39,12 @@ class HeavyTasks:
 
     def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport:
         """Run a verb that rewrites files."""
-        backoff = self._backoffs.of(task.table) if self._backoffs else None
-        resting = backoff.resting(self._clock.now_ms()) if backoff else frozenset()
-        report = MergeReport.from_dict(self._run(task, observer, budget_bytes, tuple(sorted(resting))))
-        if backoff is not None:
-            backoff.note(report.groups, self._clock.now_ms())
+        backoff = self._backoffs.of(task.table) if self._backoffs else Backoff(0)
+        plain = self._run(task, observer, budget_bytes, backoff)
+        failed = plain.pop(FAILED_FILES, ())
+        report = MergeReport.from_dict(plain)
+        backoff.note(report.groups, self._clock.now_ms())
+        backoff.failed(failed, self._clock.now_ms())
         return report
 
     def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport:
@@ -56,8 +57,9 @@ class HeavyTasks:
         task: Task,
         observer: Observer,
         budget_bytes: int | None = None,
-        resting: tuple[str, ...] = (),
+        backoff: Backoff | None = None,
     ) -> dict[str, Any]:
+        now_ms = self._clock.now_ms()
         table, name = self._open(task.table)
         # The plan of this service was made with it, and the other process has heard no query.
         workload = table.workload() if task.kind in ("merge", "index") else None
@@ -65,7 +67,8 @@ class HeavyTasks:
             full_name(name),
             task.verb,
             budget_bytes,
-            resting,
+            tuple(sorted(backoff.resting(now_ms))) if backoff else (),
+            tuple(sorted(backoff.failing(now_ms))) if backoff else (),
             None if workload is None else workload.to_json(),  # one without queries is an answer too
             self._confs(),
         )

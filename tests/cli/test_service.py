@@ -27,7 +27,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.scheduling.auto_report import AutoReport, TableResult
 from lakekeeper.engine.auto_settings import AutoSettings
-from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.errors import NotFound
 from lakekeeper.recording import FleetMemory
 from lakekeeper.spark.identifiers import Expanded

@@ -38,7 +38,7 @@ from lakekeeper.core.units import DAY_MS
 from lakekeeper.core.vacuum.vacuum_report import VacuumReport
 from lakekeeper.engine.auto_settings import AutoSettings, settings_from
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.merge.backoff import Backoffs
 from lakekeeper.engine.sweep import PassContext, sweep
 from lakekeeper.engine.watch import Watch
 from lakekeeper.errors import AdapterError, HeavyError, NotFound, OptionError, Rejected, RetentionError
@@ -1453,3 +1453,35 @@ def test_a_pass_holds_no_snapshot_of_a_table_that_it_has_planned(due: bool, dry_
         assert one.debt.bytes == (100 if due else 0)
         assert one.score == (None if due or dry_run else 7.0)
     assert due or "compact is not due" in str(result.tables[0].reason)
+
+
+class _Killed(BaseException):
+    """The process ends."""
+
+
+class Deadly(FakeTable):
+    """Its compaction ends the process."""
+
+    def compact(self, **given: Any) -> MergeReport:
+        if not given.get("dry_run"):
+            raise _Killed
+        return super().compact(**given)
+
+
+def test_a_task_that_ends_the_process_counts_as_failed(remembered: Remembered) -> None:
+    """Nothing was recorded of it: the service that its supervisor started began with the same task, in a loop."""
+    memory = FleetMemory(remembered.store)
+    passes = {"settings": remembered.settings, "clock": NOON, "note": lambda t: memory.note(t, NOON.now_ms())}
+    with pytest.raises(_Killed):
+        passed({"a": Deadly(answers=DUE)}, **passes)
+    (task,) = (task for task in remembered.store.tasks() if task.verb == "compact")
+    assert (task.state, task.failures) == ("failed", 1)
+    assert task.parked_until_ms > NOON.now_ms()
+    assert "the service ended while it ran" in str(task.reason)
+    again = FakeTable(answers=DUE)
+    (one,) = passed({"a": again}, before=memory.tasks(), **passes).tables
+    assert "compact" not in again.verbs
+    assert {task.verb: task.state for task in one.tasks}["compact"] == "queued"
+    (one,) = passed({"a": again}, **passes).tables
+    (task,) = (task for task in remembered.store.tasks() if task.verb == "compact")
+    assert (task.state, task.failures) == ("done", 0)

@@ -11,11 +11,11 @@ import pytest
 
 from lakekeeper.api import Table
 from lakekeeper.core.model.report import GroupResult, MergeReport
-from lakekeeper.core.scheduling.heavy_call import HeavyCall
+from lakekeeper.core.scheduling.heavy_call import FAILED_FILES, HeavyCall
 from lakekeeper.core.scheduling.task import Task, kind_of
 from lakekeeper.core.workload.workload import Workload, collect
 from lakekeeper.engine.clock import Clock
-from lakekeeper.engine.merge.partition_backoff import Backoffs
+from lakekeeper.engine.merge.backoff import Backoff, Backoffs
 from lakekeeper.errors import HeavyError
 from lakekeeper.heavy import application
 from lakekeeper.heavy.lane import Lane, NotStarted
@@ -48,7 +48,7 @@ class Recorded:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return dict(answer.to_dict())
+        return dict(answer if isinstance(answer, dict) else answer.to_dict())
 
 
 def tasks(lane: Any, backoffs: Backoffs | None = None, now_ms: int = 1_000) -> HeavyTasks:
@@ -78,7 +78,7 @@ def test_the_next_call_leaves_out_partitions_in_which_users_won() -> None:
     heavy.merge(MERGE, 500, silent)
     assert heavy.merge(MERGE, None, silent) == report()
     first, second = lane.calls
-    assert first == HeavyCall("ice.db.t", "compact", 500, (), None, {"spark.lakekeeper.budget-bytes": "1GB"})
+    assert first == HeavyCall("ice.db.t", "compact", 500, confs={"spark.lakekeeper.budget-bytes": "1GB"})
     assert second.resting == ("a", "b")
     assert second.budget_bytes is None
 
@@ -89,6 +89,29 @@ def test_a_partition_that_commits_without_a_race_is_no_longer_left_out() -> None
     for _ in range(3):
         tasks(lane, backoffs).merge(MERGE, None, silent)
     assert [call.resting for call in lane.calls] == [(), ("a",), ()]
+
+
+def test_files_whose_merge_failed_there_are_left_out_by_the_next_call() -> None:
+    backoffs = Backoffs.between(60)
+    lane = Recorded([{**report(group("", "failed")).to_dict(), FAILED_FILES: ["f", "e"]}, report()])
+    for _ in range(2):
+        tasks(lane, backoffs).merge(MERGE, None, silent)
+    assert [call.failing for call in lane.calls] == [(), ("e", "f")]
+
+
+def test_the_other_process_answers_with_the_files_whose_merge_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(_: object, __: str, backoff: Backoff) -> SimpleNamespace:
+        assert backoff.failing(Clock().now_ms()) == {"e"}
+
+        def compact(**_: Any) -> MergeReport:
+            backoff.failed(["f"], Clock().now_ms())
+            return report()
+
+        return SimpleNamespace(compact=compact)
+
+    monkeypatch.setattr(application, "open_table", opened)
+    answer = application.carry_out(object(), HeavyCall("t", "compact", failing=("e",)), silent)  # type: ignore[arg-type]
+    assert answer[FAILED_FILES] == ["f"]
 
 
 def test_a_failed_start_of_the_application_is_not_repeated_in_a_pass() -> None:

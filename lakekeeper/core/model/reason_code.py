@@ -166,6 +166,7 @@ class Code(str, Enum):
     # Why the planner leaves blocks
     NOT_CONSIDERED = "not_considered", "not considered by any policy"
     BACKING_OFF = "backing_off", "its partition pauses after a commit conflict"
+    FAILED_BEFORE = "failed_before", "its last merge failed; a later pass tries again"
     OVER_BUDGET = "over_budget", "over budget-bytes: {budget_bytes:bytes} left in this call"
     OVER_DAILY_BUDGET = (
         "over_daily_budget",
@@ -307,6 +308,7 @@ class Code(str, Enum):
     NO_RULE = "no_rule", "the table has no lifecycle rule"
     VERB_NOT_DUE = "verb_not_due", "{verb} is not due"
     GROUPS_DUE = "groups_due", "dry run: {groups:count group} due"
+    GROUPS_FAILED = "groups_failed", "{groups:count group} failed"
     REWROTE = "rewrote", "{verb}: {files_before:,} -> {files_after:count file}"
     REWROTE_DEPTH = (
         "rewrote_depth",

@@ -47,9 +47,10 @@ def make_plan(snapshot: Snapshot, policies: Sequence[Policy], options: Options, 
     """
     blocks = snapshot.blocks
     ledger = _Ledger(len(blocks))
-    if env.busy:
-        busy = np.array([p in env.busy for p in blocks.path.to_pylist()], dtype=np.bool_)
-        ledger.leave(np.flatnonzero(busy), Reason.of(Code.BACKING_OFF), final=True)
+    for paths, why in ((env.busy, Code.BACKING_OFF), (env.failing, Code.FAILED_BEFORE)):
+        if paths:
+            held = np.array([path in paths for path in blocks.path.to_pylist()], dtype=np.bool_)
+            ledger.leave(np.flatnonzero(held), Reason.of(why), final=True)
     share = share_of(snapshot, policies, options)
     merges: list[tuple[Policy, Merge]] = []
     for policy in policies:

@@ -30,7 +30,8 @@ class Env:
 
     now_ms        the time, ms since the epoch
     parallelism   tasks that the cluster runs side by side
-    busy          paths of blocks that other work uses
+    busy          paths of blocks where other writers have won races
+    failing       paths of blocks whose last merge failed
     workload      what queries ask for; None: unknown; every part of the data counts alike
     parts         path of a block → the merge of the same call that wrote it
     spent_bytes   rewritten on this table in the last 24 hours
@@ -39,6 +40,7 @@ class Env:
     now_ms: int = 0
     parallelism: int = 1
     busy: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
     workload: Workload | None = None
     parts: Mapping[str, Part] = field(default_factory=dict, hash=False)
     spent_bytes: int = 0

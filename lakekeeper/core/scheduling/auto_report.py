@@ -50,12 +50,13 @@ class TableResult:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it failed or is parked, or one of its verbs did while others committed.
+        """Whether it failed or is parked, or one of its verbs or groups did while others committed.
 
         Such a verb was ended by an error after its first commit, or has failed before.
         """
         again = any(task.state == "failed" and task.failures > 1 for task in self.tasks)
-        return again or self.status in ("failed", "parked") or Code.ENDED_BY_ERROR in self.reason.codes
+        broken = not {Code.ENDED_BY_ERROR, Code.GROUPS_FAILED}.isdisjoint(self.reason.codes)
+        return again or broken or self.status in ("failed", "parked")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -73,6 +73,10 @@ def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
         details = (g.detail for g in groups if g.status in ("failed", "dropped"))
         return "failed", next((detail for detail in details if detail), Reason.of(Code.NO_PROGRESS))
     broken = [report.ended for report in changed if Code.ENDED_BY_ERROR in report.ended.codes]
+    if "failed" in counts:
+        why = next((group.detail for group in groups if group.status == "failed" and group.detail), None)
+        failed = Reason.of(Code.GROUPS_FAILED, groups=counts["failed"])
+        broken.append(failed.plus(why) if why else failed)
     return "partial" if lost or broken else "done", _all([*(_rewrote(report) for report in changed), *broken])
 
 

@@ -85,7 +85,7 @@ class _Round:
 class MergeJob:
     """One call: its request, what it has done so far, and its clock. For one use.
 
-    ``failures`` are those of commits, in their order.
+    ``failures`` are those of commits, in their order; ``inputs`` has the paths of each group by its id.
     """
 
     session: TableSession
@@ -96,6 +96,7 @@ class MergeJob:
     tally: Tally
     first: tuple[Snapshot, Plan] | None = field(default=None, init=False)
     failures: list[Exception] = field(default_factory=list, init=False)
+    inputs: dict[str, Sequence[str]] = field(default_factory=dict, init=False)
     started_ms: int = field(init=False)
     adapter: Adapter[Any] = field(init=False)
 
@@ -117,7 +118,7 @@ class MergeJob:
             _LOG.debug("the error of %s:\n%s", self.tally.run, traceback_of(error))
         finally:
             if self.request.backoff:
-                self.request.backoff.note(self.tally.groups, self.clock.now_ms())
+                self.request.backoff.note(self.tally.groups, self.clock.now_ms(), self.inputs)
         return self._report(ended, self.clock.now_ms())
 
     def _rounds(self) -> Reason:
@@ -139,6 +140,7 @@ class MergeJob:
             if tally.rounds and budget is not None and tally.spent + plan.tasks[0].input_bytes > budget:
                 return Reason.of(Code.BUDGET_SPENT)
             tally.rounds += 1
+            self.inputs.update((task.id, task.inputs) for task in plan.tasks)
             tally.predicted = plan.prediction.worth.after.files if plan.prediction else None
             nearer = self._round(snapshot, plan)
             if not nearer and (self._repeats() or not tally.run_ids):

@@ -16,9 +16,9 @@ from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policies.filters import Filters
 from lakekeeper.core.planning.policy import Env, Part
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.backoff import Backoff, held_blocks
 from lakekeeper.engine.merge.boundary_store import on_its_curve
 from lakekeeper.engine.merge.daily_budget import spent_bytes
-from lakekeeper.engine.merge.partition_backoff import held_blocks
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.table_session import TableSession, session_of
@@ -72,11 +72,12 @@ def plan_for(
     """The newest snapshot and the plan on it; reads no data file. ``parts`` as in :class:`Env`."""
     snapshot = retried(lambda: look(table, request), clock, SHORT_PAUSES)
     now = clock.now_ms()
-    resting = request.backoff.resting(now) if request.backoff else ()
+    backoff = request.backoff or Backoff(0)
     env = Env(
         now_ms=now,
         parallelism=request.parallelism,
-        busy=held_blocks(snapshot, resting),
+        busy=held_blocks(snapshot, backoff.resting(now)),
+        failing=backoff.failing(now),
         workload=request.workload,
         parts=parts or {},
         spent_bytes=max(spent_bytes(snapshot, now), request.recorded_bytes),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.planning.policy import Policy
 from lakekeeper.core.workload.workload import Workload
-from lakekeeper.engine.merge.partition_backoff import Backoff
+from lakekeeper.engine.merge.backoff import Backoff
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,9 @@ GROUPS = (
 
 
 def test_a_call() -> None:
-    call = HeavyCall("ice.db.t", "recluster", 500, ("a", "b"), '{"v": 1}', {"spark.lakekeeper.x": "1"})
+    call = HeavyCall(
+        "ice.db.t", "recluster", 500, ("a", "b"), ("f",), '{"v": 1}', {"spark.lakekeeper.x": "1"}
+    )
     assert HeavyCall.from_dict(json.loads(json.dumps(call.to_dict()))) == call
     assert HeavyCall.from_dict(json.loads(json.dumps(HeavyCall("t", "compact").to_dict()))) == HeavyCall(
         "t", "compact"

@@ -41,6 +41,7 @@ def vacuum(deleted: int = 0, failed: int = 0, *, expired: int = 0, dry_run: bool
         ([merge("planned")], None, "idle", ["groups_due"]),
         ([merge("committed")], None, "done", ["rewrote"]),
         ([merge("committed", "dropped")], None, "partial", ["rewrote"]),
+        ([merge("committed", "failed")], None, "partial", ["rewrote", "groups_failed"]),
         ([merge("failed")], None, "failed", ["no_progress"]),
         ([merge("committed", ended=BROKEN)], None, "partial", ["rewrote", "ended_by_error"]),
         ([merge()], vacuum(), "idle", ["verb_not_due", "not_vacuumed"]),
@@ -100,3 +101,14 @@ def test_an_expiry_for_which_the_trash_has_no_slot_is_no_idle_table() -> None:
     report = LifecycleReport("db.t", False, "d < x", 1, None, full, due_data_files_count=1)
     found = outcome("db.t", [], others=[kept_up("expire_rows", report)])
     assert (found.status, found.reason.code) == ("failed", "trash_full")
+
+
+@pytest.mark.parametrize("status, attention", [("dropped", False), ("failed", True)])
+def test_a_group_that_fails_needs_attention_though_others_committed(status: str, attention: bool) -> None:
+    assert outcome("t", [merge("committed", status)]).needs_attention == attention
+
+
+def test_why_a_group_failed_is_part_of_the_reason() -> None:
+    detail = Reason.of(Code.FAILED, error="a damaged file")
+    groups = (GroupResult("1", "committed", 4, 400), GroupResult("2", "failed", 4, 400, detail=detail))
+    assert "1 group failed; a damaged file" in str(outcome("t", [merge(commits=1, groups=groups)]).reason)

@@ -15,8 +15,8 @@ from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.planning.policies.deletes import DELETES, Deletes
 from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
+from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.engine.merge.delete_files import merge_deletes
-from lakekeeper.engine.merge.partition_backoff import Backoff
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown
 from lakekeeper.spi import Observer, Tidied

@@ -1,4 +1,4 @@
-"""Partitions where a merge lost a race rest, longer each time, and not once they are quiet."""
+"""Partitions where a merge lost a race rest, longer each time, and not once they are quiet; so do files that fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.core.model.reason import Reason
+from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult
+from lakekeeper.engine.merge.backoff import Backoff, held_blocks
 from lakekeeper.engine.merge.job import maintain
-from lakekeeper.engine.merge.partition_backoff import Backoff, held_blocks
 from lakekeeper.testing.lake import MemoryTable
-from tests.engine.scene import Scene
+from lakekeeper.testing.memory import MemoryAdapter, Parts
+from tests.engine.scene import Scene, groups_apart
 
 
 def test_raced_partitions_rest_longer_each_time_until_they_are_quiet() -> None:
@@ -121,3 +125,58 @@ def test_held_blocks_are_those_of_the_partitions() -> None:
     assert len(held) == 3
     assert held_blocks(snapshot, set()) == frozenset()
     assert isinstance(snapshot.blocks.added_at, np.ndarray)
+
+
+def test_files_of_a_group_that_fails_again_rest_longer_each_time() -> None:
+    backoff, files = Backoff(pause_ms=100), {"g": ["a", "b"], "h": ["c"]}
+    failed, landed = GroupResult("g", "failed", 2, 10), GroupResult("h", "committed", 2, 10)
+    stopped = GroupResult("h", "failed", 2, 10, detail=Reason.of(Code.STOPPED_EARLY))
+    backoff.note([failed, landed], 0, files)
+    assert backoff.failing(199) == {"a", "b"}
+    assert not backoff.failing(200)
+    backoff.note([failed, stopped], 200, files)
+    assert backoff.failing(499) == {"a", "b"}
+    assert not backoff.failing(500)
+    backoff.failed(["a"], 10_000)
+    assert backoff.failing(10_199) == {"a"}, "its failures of long ago are forgotten"
+    assert not backoff.failing(10_200)
+
+
+class _Damaged(MemoryAdapter):
+    """Files with a key below 1,000 cannot be read."""
+
+    def read(self, task: MergeTask) -> Parts:
+        parts = super().read(task)
+        if min(row["k"] for part in parts for row in part) < 1_000:
+            raise OSError("a damaged file")
+        return parts
+
+
+def test_a_group_that_fails_is_not_rewritten_in_each_pass_and_the_others_are() -> None:
+    """While another group committed, its verb counted as done: it was tried in each pass, with all that it wrote."""
+    scene = groups_apart(2)
+    scene.adapter = _Damaged(scene.table)
+    request = replace(scene.request(), backoff=Backoff(pause_ms=1 << 40))
+    first = maintain(scene.adapter, scene.runner, request, clock=scene.clock)
+    assert sorted(group.status for group in first.groups) == ["committed", "failed"]
+    for number in range(3):
+        scene.table.append([{"k": 1_000 * (number + 2) + i} for i in range(0, 6, 2)])
+        scene.table.append([{"k": 1_000 * (number + 2) + i} for i in range(1, 6, 2)])
+        scene.table.append([{"k": 1_000 * (number + 2) + i} for i in range(6)])
+        again = maintain(scene.adapter, scene.runner, request, clock=scene.clock)
+        assert {group.status for group in again.groups} == {"committed"}
+        assert again.plan is not None
+        assert sum(len(item.paths) for item in again.plan.left if item.reason.code == "failed_before") == 3
+
+
+def test_a_group_that_fails_and_takes_the_whole_budget_does_not_hold_up_the_others() -> None:
+    """The best group came first in each pass, and what it left of the budget allowed no other."""
+    scene = groups_apart(3)
+    scene.adapter = _Damaged(scene.table)
+    request = replace(scene.request(options={"budget-bytes": 1}), backoff=Backoff(pause_ms=1 << 40))
+    ended = [
+        group.status
+        for _ in range(3)
+        for group in maintain(scene.adapter, scene.runner, request, clock=scene.clock).groups
+    ]
+    assert sorted(ended) == ["committed", "committed", "failed"]
