@@ -12,6 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakekeeper.core.model.block_changes import delete_ids, differing, only_blocks
 from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
@@ -22,7 +25,7 @@ from lakekeeper_delta.blocks import read_blocks, without_key
 from lakekeeper_delta.columns import physical_name
 from lakekeeper_delta.commit import attempt, commit_tags, preparing, read_all_rows, register_metrics
 from lakekeeper_delta.deletion_writer import rows_by_file
-from lakekeeper_delta.json_commits import commits_between
+from lakekeeper_delta.json_commits import Since, commits_between
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.partition_values import refuse_changed
@@ -53,7 +56,11 @@ class DeltaRestores:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+    def descendant_of(self, version: int) -> int | None:
+        """The version: a RESTORE adds one to the log."""
+        return version
+
+    def around(self, version: int, where: str, later: int) -> tuple[Snapshot, Snapshot]:
         """The files that differ between ``version`` and the version before, with the columns that the delete saw."""
         log = self._log
         now = log.latest()
@@ -61,7 +68,7 @@ class DeltaRestores:
         check(log.jvm, table_frame(log, states[0]), where, steady=True)
         before, after = _files(log, states)
         removed, added = differing(before, after)
-        _refuse_returned(log, removed.blocks, after.blocks, version, version, now)
+        _refuse_returned(log, after.blocks, version, version, now)
         first, second = (
             replace(seen, blocks=only_blocks(seen.blocks, matching(log, state, where)))
             for seen, state in zip((removed, added), states, strict=True)
@@ -184,22 +191,25 @@ def _files(log: Log, states: Sequence[State]) -> Iterator[Snapshot]:
 def _refuse_returned_since(log: Log, version: int, since: int, now: State) -> None:
     """Like :func:`_refuse_returned`; without a RESTORE after ``since``, nothing but the commits after it is read."""
     if any(winner.operation == _RESTORE for winner in commits_between(log, since, now.version).winners):
-        before, after = _files(log, _around(log, version, now.table_uuid))
-        removed, _ = differing(before, after)
-        _refuse_returned(log, removed.blocks, after.blocks, version, since, now)
+        _, after = _files(log, _around(log, version, now.table_uuid))
+        _refuse_returned(log, after.blocks, version, since, now)
 
 
-def _refuse_returned(
-    log: Log, removed: BlockSet, after: BlockSet, version: int, since: int, now: State
-) -> None:
-    """Raise Unsupported if a RESTORE after ``since`` has brought back rows that ``version`` removed.
+def _refuse_returned(log: Log, after: BlockSet, version: int, since: int, now: State) -> None:
+    """Raise Unsupported if a RESTORE after ``since`` may have brought back rows that ``version`` removed.
 
-    ``removed`` are the blocks that it removed, or masked further; ``after`` are those that it left. Each RESTORE counts
-    as it left the table: a later rewrite may have moved the rows to other files.
+    ``after`` are the blocks that ``version`` left. A RESTORE to a version since then adds only files that were added
+    since, or that ``after`` has under the same deletes. One to an earlier version adds another: at least each of its
+    files with rows that were removed, which a rewrite before ``version`` or after the RESTORE may have moved.
     """
     left = delete_ids(after)
-    for winner in commits_between(log, since, now.version).winners:
-        if winner.operation == _RESTORE and _has_back(log, removed, left, winner.version, now):
+    commits = commits_between(log, version, now.version)
+    for winner in commits.winners:
+        if (
+            winner.operation == _RESTORE
+            and winner.version > since
+            and _goes_back(commits, left, winner.version)
+        ):
             raise Unsupported(
                 log.name,
                 f"{winner} after the drop, which may have brought its rows back",
@@ -208,13 +218,18 @@ def _refuse_returned(
             )
 
 
-def _has_back(log: Log, removed: BlockSet, left: Mapping[str, str], version: int, now: State) -> bool:
-    """Whether a version has files with rows that were removed; True if it can no longer be read."""
-    try:
-        live = delete_ids(read_blocks(log, log.at(version, now.table_uuid), None, []))
-    except NotFound:
-        return True
-    return any(path in live and live[path] != left.get(path) for path in removed.path.to_pylist())
+def _goes_back(commits: Since, left: Mapping[str, str], version: int) -> bool:
+    """Whether the RESTORE ``version`` adds a file that was not there since the first of the commits."""
+    files = commits.files
+    made = files.filter(pc.and_(pc.equal(files["version"], version), files["live"])).to_pylist()
+    old = {
+        (row["path"], row["delete_id"]) for row in made if left.get(row["path"]) != (row["delete_id"] or "")
+    }
+    if not old:
+        return False
+    actions = commits.touching(pa.array(sorted({path for path, _ in old}), pa.string())).to_pylist()
+    added = {(row["path"], row["delete_id"]) for row in actions if row["live"] and row["version"] < version}
+    return not old <= added
 
 
 def _refuse_changed(log: Log, was: State, now: State) -> None:

@@ -31,7 +31,8 @@ from lakekeeper_delta.json_commits import Since, commits_between
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 
-_CHUNK = 64  # commits that are searched at a time
+CHUNK = 64
+"""Commits in which a run is searched for at once, newest first."""
 _LATE = "; recluster or compact with other options instead"
 
 
@@ -134,16 +135,28 @@ class DeltaUndos:
 
 
 def _commits_of(log: Log, now: State, run: RunName, retention_ms: int) -> list[Winner]:
-    """The commits of a run, oldest first. Raises NotFound if the log has none within the retention."""
+    """The commits of a run, oldest first. Raises NotFound if the log has none within the retention.
+
+    Raises UndoError if earlier ones may have been cleaned up: the run cannot be undone as a whole.
+    """
     found: list[Winner] = []
     oldest_ms = time.time_ns() // 1_000_000 - retention_ms
-    upto = now.version
+    upto, step = now.version, CHUNK
     while upto > 0:
-        after = max(upto - _CHUNK, 0)
+        after = max(upto - step, 0)
         try:
             winners = commits_between(log, after, upto).winners
         except NotFound:
-            break  # the log begins within this chunk: a run that is split by its start cannot be undone as a whole
+            if step > 1:  # the log begins within these commits
+                step //= 2
+                continue
+            if found:
+                raise UndoError(
+                    log.name,
+                    f"its log begins at version {upto + 1} and may have had earlier commits of run {run}; a part of a "
+                    "run cannot be undone, so nothing was written",
+                ) from None
+            break
         found = [winner for winner in winners if run.means(winner.run_id)] + found
         first = bool(found) and found[0].run_id in (str(run), f"{run.operation}-1")
         if first or winners[-1].at_ms < oldest_ms:

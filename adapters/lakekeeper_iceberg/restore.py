@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakekeeper.core.model.block_changes import delete_ids, differing
-from lakekeeper.core.model.blocks import BlockSet, Snapshot
+from lakekeeper.core.model.block_changes import differing
+from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import LakekeeperError, NotFound, Rejected, Unsupported
 from lakekeeper.spark.predicates import check
@@ -57,7 +57,14 @@ class IcebergRestores:
     attempts: Callable[[str], Attempts]
     lock: Callable[[str], AbstractContextManager[Any]]
 
-    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+    def descendant_of(self, version: int) -> int | None:
+        """See ``spi.Restores.descendant_of``."""
+        metadata = self.table().operations().current()
+        current = metadata.currentSnapshot()
+        known = any(int(at.snapshotId()) == version for at in ancestors(metadata, current))
+        return int(current.snapshotId()) if known else None
+
+    def around(self, version: int, where: str, later: int) -> tuple[Snapshot, Snapshot]:
         """The files that differ between the snapshot ``version`` and its parent, with the schema of the delete."""
         table = self.table()
         made = table.snapshot(version)
@@ -65,40 +72,35 @@ class IcebergRestores:
         if parent is None or table.snapshot(parent) is None:
             advice = "or was made on another branch of the catalog"
             raise NotFound(self.name, f"the snapshot before {version} has expired, {advice}")
-        returned = self._has_left(table.operations().current(), version, int(parent))
-        if returned:
-            raise self._returned(version, int(parent))
+        left = self._has_left(table.operations().current(), (version, later), int(parent))
+        if left is not False:
+            raise self._returned(version, int(parent), known=left is True)
         pinned, after = (
             self.jvm.as_of(table, snapshot, int(made.schemaId())) for snapshot in (int(parent), version)
         )
         check(self.jvm, self.jvm.frame_of(pinned.schema()), where, steady=True)
-        removed, added = differing(self.seen(pinned, where), self.seen(after, where))
-        if returned is None and self._has_back(table, removed.blocks, added.blocks):
-            raise self._returned(version, int(parent))
-        return removed, added
+        return differing(self.seen(pinned, where), self.seen(after, where))
 
-    def _has_left(self, metadata: Any, version: int, parent: int) -> bool | None:
-        """Whether a rollback has left ``version``, the delete, so that the rows that it removed are back.
+    def _has_left(self, metadata: Any, versions: Collection[int], parent: int) -> bool | None:
+        """Whether a rollback has left the delete and all that is known to follow it, so that its rows are back.
 
         None if the ancestors end early: snapshots in between have expired, and show neither.
         """
         for at in ancestors(metadata, metadata.currentSnapshot()):
-            if int(at.snapshotId()) == version:
+            if int(at.snapshotId()) in versions:
                 return False
             if int(at.snapshotId()) == parent or at.parentId() is None:
                 return True
         return None
 
-    def _has_back(self, table: Any, removed: BlockSet, left: BlockSet) -> bool:
-        """Whether a file is live that the delete removed, or without the deletes that it added."""
-        was, then = delete_ids(removed), delete_ids(left)
-        live = delete_ids(self.seen(self.jvm.pinned(table), "true").blocks)
-        return any(path in live and (path not in then or live[path] == was[path]) for path in was)
-
-    def _returned(self, version: int, parent: int) -> Unsupported:
+    def _returned(self, version: int, parent: int, *, known: bool) -> Unsupported:
+        rollback = f"a rollback to a snapshot before {version}, which brought the dropped rows back"
+        expired = (
+            f"expired snapshots after {version}, among them perhaps a rollback that brought the rows back"
+        )
         return Unsupported(
             self.name,
-            f"a rollback to a snapshot before {version}, which brought the dropped rows back",
+            rollback if known else expired,
             "a restore would add them a second time; nothing was written. Empty the trash if they are there, else read "
             f"them from snapshot {parent}",
         )

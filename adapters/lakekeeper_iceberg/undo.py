@@ -96,10 +96,18 @@ class IcebergUndos:
             )
         if ours:
             return ours
-        off = (base.snapshots(), "org.apache.iceberg.Snapshot", "summary")
-        if any(run.means(summary.get(RUN_ID, "")) for summary in self.jvm.maps(*off)):
+        known = base.snapshots()
+        summaries = self.jvm.maps(known, "org.apache.iceberg.Snapshot", "summary")
+        off = [known[i] for i, summary in enumerate(summaries) if run.means(summary.get(RUN_ID, ""))]
+        if not off:
+            raise NotFound(self.name, f"it has no snapshot of run {run}: never committed, or expired")
+        before = {each.parentId() for each in off}
+        if between[-1].parentId() is None or any(at.snapshotId() in before for at in between):
             return Undone(int(base.currentSnapshot().snapshotId()))
-        raise NotFound(self.name, f"it has no snapshot of run {run}: never committed, or expired")
+        raise UndoError(
+            self.name,
+            f"snapshots since run {run} have expired, so it is not known whether it was undone; nothing was written",
+        )
 
     def _files(self, table: Any, ours: Sequence[Any]) -> _Files:
         files = _Files()

@@ -214,12 +214,22 @@ class RowDeletes(Protocol[Rows]):
 class Restores(Protocol[Rows]):
     """Restores rows removed by one of our deletes: reads them from the version before it, writes them to new files."""
 
-    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+    def descendant_of(self, version: int) -> int | None:
+        """The newest version, if it is known to have been made on top of ``version``.
+
+        None if a rollback has left ``version``, or if the versions that would show it have expired. In a log that a
+        rollback continues, ``version`` itself.
+        """
+        ...
+
+    def around(self, version: int, where: str, later: int) -> tuple[Snapshot, Snapshot]:
         """The snapshots before and after the delete of ``version``: their blocks that may match, and that it changed.
+
+        ``later`` is ``version``, or a version made on top of it (:meth:`descendant_of`).
 
         Of the first, those that the second lacks or has under other deletes; of the second, those that the first lacks
         or has under others. The columns are those that the delete saw. Raises NotFound if one of the two versions can
-        no longer be read, and Unsupported if its rows are back already.
+        no longer be read, and Unsupported if its rows are back already, or may be.
         """
         ...
 

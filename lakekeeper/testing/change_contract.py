@@ -81,7 +81,7 @@ class ChangeContract(Selected):
         adapter = table.adapter()
         report = delete(harness, adapter, "k = 3")
         assert report.version_after is not None
-        then, _ = adapter.restores.around(report.version_after, "k = 3")
+        then, _ = adapter.restores.around(report.version_after, "k = 3", report.version_after)
         extra(table).drop_column("v")
         rows = fingerprint(table.rows())
         held = harness.runner.hold(adapter.deletes.find(then, "k = 3"))
@@ -104,4 +104,4 @@ class ChangeContract(Selected):
         extra(table).restore_version(before)
         assert len(table.rows()) == 4
         with pytest.raises(Unsupported):
-            adapter.restores.around(report.version_after, "k = 3")
+            adapter.restores.around(report.version_after, "k = 3", report.version_after)

@@ -210,7 +210,7 @@ class DeleteContract(Selected):
         adapter, rows = table.adapter(), fingerprint(table.rows())
         report = delete(harness, adapter, "k = 3")
         assert report.version_after is not None
-        then, _ = adapter.restores.around(report.version_after, "k = 3")
+        then, _ = adapter.restores.around(report.version_after, "k = 3", report.version_after)
         made: list[Prepared] = []
         for _ in range(2):
             held = harness.runner.hold(adapter.deletes.find(then, "k = 3"))

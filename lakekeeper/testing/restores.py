@@ -26,7 +26,11 @@ class MemoryRestores:
         self._adapter = adapter
         self._store = adapter.store
 
-    def around(self, version: int, where: str) -> tuple[Snapshot, Snapshot]:
+    def descendant_of(self, version: int) -> int | None:
+        """The version: a RESTORE adds one to the log."""
+        return version
+
+    def around(self, version: int, where: str, later: int) -> tuple[Snapshot, Snapshot]:
         """The version before the given one, if all of its files exist, and that one: the files that it changed."""
         self._refuse_returned(version)
         then = self._adapter.seen(self._store.readable(version - 1), where=where)

@@ -3,11 +3,11 @@
     python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
                                 [--wide] [--nested] [--cluster] [--warm-ups 3]
 
-All merge the same rows: ten files of six columns, by one BIGINT key of random values; ``--wide`` has 100 columns, and
-``--nested`` a struct, a list and a map more. Core-seconds are the CPU of the driver, the JVM and all Python workers;
-``--cluster`` runs a standalone cluster of two workers with a core each. Each contestant first merges a small table
-``--warm-ups`` times: on a cluster, three JVMs compile their code instead of one. DuckDB and Polars run if they are
-installed; Polars, which sorts in memory, only up to 1,500 MB.
+All merge the same rows: ten files of six columns, by one BIGINT key of random values, into files compressed by zstd;
+``--wide`` has 100 columns, and ``--nested`` a struct, a list and a map more. Core-seconds are the CPU of the driver,
+the JVM and all Python workers; ``--cluster`` runs a standalone cluster of two workers with a core each. Each contestant
+first merges a small table ``--warm-ups`` times: on a cluster, three JVMs compile their code instead of one. DuckDB and
+Polars run if they are installed; Polars, which sorts in memory, only up to 1,500 MB.
 """
 
 from __future__ import annotations
@@ -236,7 +236,9 @@ def main() -> None:
 
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lakekeeper-merge-"))
-        master, conf = "local[2]", {"spark.driver.memory": given.memory}
+        # All write the codec of the inputs. Delta's OPTIMIZE takes that of the session, by default snappy.
+        conf = {"spark.driver.memory": given.memory, "spark.sql.parquet.compression.codec": "zstd"}
+        master = "local[2]"
         if given.cluster:
             master = stack.enter_context(cluster(Path(folder), memory=given.memory)).master
             conf["spark.executor.memory"] = given.memory

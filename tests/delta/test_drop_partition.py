@@ -130,7 +130,7 @@ def test_two_restores_that_both_found_nothing_add_the_rows_once(scene: Scene) ->
     assert report.version_after is not None
     made = []
     for adapter in adapters:
-        then, _ = adapter.restores.around(report.version_after, "day = 1")
+        then, _ = adapter.restores.around(report.version_after, "day = 1", report.version_after)
         whole = adapter.deletes.covered(then, "day = 1")
         made.append(adapter.restores.copy(None, whole, then, "run-1"))
     state, latest = [scene.log().latest()], Log.latest

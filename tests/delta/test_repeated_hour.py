@@ -99,7 +99,7 @@ def test_a_restore_of_rows_is_refused(scene: Scene) -> None:
     adapter = scene.adapter()
     where = "k >= 5"
     lk.table(scene.spark, scene.sql).delete(where)
-    then, _ = adapter.restores.around(scene.version, where)
+    then, _ = adapter.restores.around(scene.version, where, scene.version)
     files = scene.files()
     with pytest.raises(Unsupported, match="repeated"):
         adapter.restores.copy(None, then.blocks.path.to_pylist(), then, "run-1")

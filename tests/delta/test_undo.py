@@ -18,6 +18,7 @@ from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered_run
 from lakekeeper.errors import NotFound, UndoError
 from lakekeeper.spi import Reversal
+from lakekeeper_delta import undo
 from tests.delta.scene import Scene
 from tests.observers import once_at
 from tests.opening import HOUR_MS, adapter_of, table_later
@@ -186,3 +187,45 @@ def test_a_run_whose_commit_was_cleaned_up_is_not_found(scene: Scene) -> None:
         (scene.path / "_delta_log" / f"{version:020d}.json").unlink()
     with pytest.raises(NotFound, match="no commit of run"):
         undone(scene, run)
+
+
+def cleaned_up(scene: Scene, versions: range) -> None:
+    """Their commits are removed as log cleanup does; a checkpoint has what they left."""
+    for version in versions:
+        (scene.path / "_delta_log" / f"{version:020d}.json").unlink()
+
+
+def files(scene: Scene) -> list[str]:
+    return sorted(scene.spark.read.format("delta").load(str(scene.path)).inputFiles())
+
+
+def test_a_run_is_found_in_a_log_that_begins_just_before_it(scene: Scene) -> None:
+    """All commits that were searched at once counted as gone if one of them was: the run was said not to exist."""
+    filled(scene).log().log.checkpoint()
+    cleaned = range(scene.version)
+    scene.run("INSERT INTO {t} VALUES (1, 'x')")
+    before, rows = files(scene), scene.spark_rows()
+    run = merged(scene)
+    assert files(scene) != before
+    cleaned_up(scene, cleaned)
+    undone(scene, run)
+    assert (files(scene), scene.spark_rows()) == (before, rows)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 64])
+def test_a_run_is_not_undone_in_part(scene: Scene, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """Commits of the run that were still in the log counted as gone, and the others were undone and reported as all."""
+    monkeypatch.setattr(undo, "CHUNK", chunk)
+    scene.create("k INT, v STRING", more="PARTITIONED BY (v)")
+    for value in ("a", "b") * 3:
+        scene.run(f"INSERT INTO {{t}} VALUES (1, '{value}')")
+    parts = {"partial-progress.bytes-per-commit": 1, "min-input-files": 2}
+    report = lk.table(scene.spark, scene.sql).compact(options=parts)
+    assert len(report.run_ids) == 2
+    scene.run("INSERT INTO {t} VALUES (1, 'x')")
+    rows = scene.spark_rows()
+    scene.log().log.checkpoint()
+    cleaned_up(scene, range(scene.version - 1))
+    with pytest.raises(UndoError, match="a part of a run cannot be undone"):
+        undone(scene, report.run_ids[0].partition("-")[0])
+    assert scene.spark_rows() == rows

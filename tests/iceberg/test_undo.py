@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import lakekeeper as lk
+from lakekeeper.errors import UndoError
 from tests.iceberg.race import fill
 from tests.iceberg.scene import Scene, delete_equal
 
@@ -60,3 +61,16 @@ def test_other_branches_and_tags_are_unchanged(scene: Scene) -> None:
     now = {row["name"]: row["snapshot_id"] for row in scene.spark.table(f"{scene.sql}.refs").collect()}
     assert now.pop("main") != refs.pop("main")
     assert now == refs
+
+
+def test_a_run_whose_descendants_have_expired_does_not_count_as_undone(scene: Scene) -> None:
+    """It was not among the ancestors that were left, and the undo reported success without doing anything."""
+    scene.create("k INT, v STRING").run(fill(0, 20), fill(20, 40))
+    run = merged(scene)
+    scene.run("ALTER TABLE {t} CREATE TAG after", *(fill(100 * n, 100 * n + 5) for n in range(1, 4)))
+    table = lk.table(scene.spark, scene.sql)
+    table.vacuum(
+        retention_hours=0, retain_last=1, allow_unsafe_retention=True, options={"vacuum.max-share": 1}
+    )
+    with pytest.raises(UndoError, match="not known whether it was undone"):
+        table.undo(run, allow_rollback=True)

@@ -104,7 +104,7 @@ def drop_rows(
 
 
 def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
-    """Update the trash to what the log shows of drops and restores; reads nothing if all of them are settled.
+    """Update the trash to what the log shows of drops, restores and rollbacks, before a vacuum expires versions.
 
     Several sessions may do so at once.
 
@@ -116,6 +116,12 @@ def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
             changes = since(adapter, entry.since, entry)
             if changes is not None and changes.landed(restore_run(entry)) is not None:
                 trash_entries.forget_at(adapter.notes, slot, entry)
+                continue
+        if entry.state in (DROPPED, RESTORING):
+            known = entry.later or entry.dropped
+            later = adapter.restores.descendant_of(known)
+            if later not in (None, known):
+                trash_entries.change(adapter.notes, slot, entry, replace(entry, later=later))
 
 
 def settle_drops(adapter: Adapter[Any], options: Options, now_ms: int) -> None:

@@ -36,7 +36,7 @@ def dropped_rows(
 
     Raises Unsupported if the predicate does not mean the rows that the drop removed, and as ``Restores.around``.
     """
-    then, after = adapter.restores.around(entry.dropped, entry.where)
+    then, after = adapter.restores.around(entry.dropped, entry.where, entry.later or entry.dropped)
     left: list[str] = after.blocks.path.to_pylist()
     stayed = {path: rows for path, rows in search(after, left).per_file.items() if rows} if left else {}
     paths: list[str] = then.blocks.path.to_pylist()

@@ -43,8 +43,9 @@ class TrashEntry:
     are notes of moves.
 
     Of a partition: its ``state``, the ``run_id`` of the delete, the version that it made (``dropped``), the number of
-    ``rows`` of its last attempt (0: unknown; an upper bound if ``fewer`` is 1), and the version that was current when
-    its restore began (``since``).
+    ``rows`` of its last attempt (0: unknown; an upper bound if ``fewer`` is 1), the version that was current when its
+    restore began (``since``), and the last version that a vacuum has seen to be made on top of the drop (``later``; 0:
+    none): those in between expire, and without them a table that was rolled back cannot be told from one that was not.
     """
 
     name: str
@@ -62,6 +63,7 @@ class TrashEntry:
     rows: int = 0
     fewer: int = 0
     since: int = 0
+    later: int = 0
 
     def expires_ms(self, keep_ms: int) -> int:
         """When it may be deleted for good, if entries are kept for ``keep_ms``."""
@@ -196,7 +198,7 @@ def parsed(text: str | None) -> TrashEntry | None:
 def _entry(plain: Mapping[str, Any]) -> TrashEntry:
     """An entry from plain JSON data. Raises an error of ``MALFORMED`` for anything else."""
     numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
-    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "fewer", "since")}
+    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "fewer", "since", "later")}
     texts = {name: plain[name] for name in ("name", "kind", "where", "table_uuid")}
     texts |= {name: plain.get(name, "") for name in ("state", "run_id")}
     if not all(isinstance(text, str) for text in texts.values()) or not is_name(texts["name"]):
