@@ -151,8 +151,8 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
 ) -> AutoReport:
     """One pass of a service; ``backoffs``, ``memory``, ``watch`` and ``lane`` carry over from earlier passes.
 
-    ``only`` chooses among the tables. Once ``over()`` is true, the session has ended: of what failed with it, only the
-    tasks that were running count as failed, since one of them may have ended it.
+    ``only`` chooses among the tables. Once ``over()`` is true, the session has ended: what failed with it counts
+    against no table, but the record still shows the tasks that were running, since one of them may have ended it.
     """
     clock = Clock()
     memory = memory or fleet_memory(spark)
@@ -176,7 +176,7 @@ def one_pass(  # noqa: PLR0913 - what a pass is given differs by who runs it
         one_look=lambda name: _session(tables.open(name)).one_look(),
         planned=tables.used,
         ended=tables.used,
-        note=lambda task: None if over() else memory.note(task, clock.now_ms()),
+        note=lambda task: None if over() and task.state == "failed" else memory.note(task, clock.now_ms()),
         watch=watch or Watch(),
         heavy=_heavy_tasks(spark, lane, tables, backoffs),
     )

@@ -159,7 +159,7 @@ def _commits_of(log: Log, now: State, run: RunName, retention_ms: int) -> list[W
             break
         found = [winner for winner in winners if run.means(winner.run_id)] + found
         first = bool(found) and found[0].run_id in (str(run), f"{run.operation}-1")
-        if first or winners[-1].at_ms < oldest_ms:
+        if first or 0 < winners[-1].at_ms < oldest_ms:
             break
         upto = after
     if not found:

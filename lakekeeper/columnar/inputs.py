@@ -18,6 +18,7 @@ from lakekeeper.columnar.parquet import ParquetFile
 from lakekeeper.columnar.positions import unpack
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.runs import Unfit
+from lakekeeper.columnar.sizes import VALUE_BYTES
 from lakekeeper.columnar.stored import is_modern
 from lakekeeper.columnar.types import DATED, same_names
 from lakekeeper.columnar.values import Damaged, Declined, Incomparable, refuse_old
@@ -26,7 +27,6 @@ from lakekeeper.core.model.file_merge import ROW_ID, FileInput, FileMerge
 _WRONG_CHECKSUM = "CRC checksum verification failed"  # Arrow has no type of its own for this error
 _BATCH = (64, 16_384)  # fewest and most rows that are decoded at once if nothing bounds their size
 _ROW = 6_400  # assumed bytes of such a row
-_VALUE = 16  # bytes of the longest value that is no text, a decimal
 _MOST_PIECES = 8  # pieces that may be read ahead from a store
 AHEAD = 128 << 20  # decoded bytes of the row groups that are read ahead from a store
 
@@ -154,21 +154,26 @@ class Inputs:
 
     def _rows_at_once(self, group: Group, unsure: Sequence[int], room: int) -> int:
         """The rows of these columns of unknown size to decode at once: all, or of about the size of a piece."""
+        sizes = self.footers.sizes(group)
+        bounded = [c for c in unsure if not sizes[c].differences]
+        rows = self._rows_by_texts(group, bounded, room)
+        if len(bounded) < len(unsure):
+            rows = min(rows, max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW)))
+        return rows
+
+    def _rows_by_texts(self, group: Group, columns: Sequence[int], room: int) -> int:
+        """The same of columns that the longest text of a dictionary bounds."""
         rows = self.footers.rows(group)
-        sizes = [self.footers.sizes(group)[c] for c in unsure]
-        if not sizes:
-            return rows
-        if any(size.differences for size in sizes):
-            return max(_BATCH[0], min(_BATCH[1], self._piece_bytes // _ROW))
-        if (
-            sum((1 + size.texts) * size.beside for size in sizes) <= room
-        ):  # no text is longer than all of them
+        sizes = [self.footers.sizes(group)[c] for c in columns]
+        # No text is longer than all that are stored.
+        if not sizes or sum((1 + size.texts) * size.beside for size in sizes) <= room:
             return rows
         with self._reading(group) as file:
-            leaves = [found for c in unsure if (found := self.footers.leaves[group.file][c])]
+            leaves = [found for c in columns if (found := self.footers.leaves[group.file][c])]
             longest = file.longest_texts(group.group, leaves)
         size = sum(
-            size.beside + size.texts * max(each, _VALUE) for size, each in zip(sizes, longest, strict=True)
+            size.beside + size.texts * max(each, VALUE_BYTES)
+            for size, each in zip(sizes, longest, strict=True)
         )
         return rows if size <= room else max(1, rows * self._piece_bytes // size)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.dictionaries import longest_texts, repeated_bytes
-from lakekeeper.columnar.sizes import size_of_leaves
+from lakekeeper.columnar.sizes import VALUE_BYTES, has_texts, size_of_leaves
 from lakekeeper.columnar.types import FIELD_ID
 from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
@@ -75,6 +75,7 @@ class ParquetFile:
         self._opened: tuple[Any, pq.ParquetFile] | None = None
         self._dictionaries: list[str | int] = []
         self._buffered = buffered
+        self._decoded: dict[tuple[int, tuple[int, ...]], int] = {}  # as counted by decoded_bytes
         self.footer: pq.FileMetaData = footer or self._file().metadata
         self._schema = self.footer.schema
         self._index: _Index | None = None
@@ -207,18 +208,27 @@ class ParquetFile:
     def decoded_bytes(self, group: int, columns: Sequence[Leaves], room: int) -> int:
         """Bytes of these columns of a row group in memory, at most.
 
-        If dictionaries may make them larger than ``room``, their texts are counted. Of texts that are stored as
+        If its dictionary may make a column larger than ``room``, its texts are counted. Of texts that are stored as
         differences from others, this is an estimate.
         """
+        return sum(self._decoded_bytes(group, each, room) for each in columns)
+
+    def _decoded_bytes(self, group: int, column: Leaves, room: int) -> int:
         footer = self.footer.row_group(group)
-        size = size_of_leaves(footer.column(i) for leaves in columns for i in leaves.numbers)
+        size = size_of_leaves(footer.column(i) for i in column.numbers)
         if size.sure or size.differences:
             return size.bytes
         most = (1 + size.texts) * size.beside  # no text is longer than all that is stored
         if most <= room:
             return most
-        with closing(self._as_dictionaries(group, columns, _BATCH)) as batches:
-            return size.beside + repeated_bytes(batches)
+        key = (group, column.numbers)
+        if key not in self._decoded:
+            most = size.beside + size.texts * max(*self.longest_texts(group, [column]), VALUE_BYTES)
+            if most > room:
+                with closing(self._as_dictionaries(group, [column], _BATCH)) as batches:
+                    most = size.beside + size.texts * VALUE_BYTES + repeated_bytes(batches)
+            self._decoded[key] = most
+        return self._decoded[key]
 
     def longest_texts(self, group: int, columns: Sequence[Leaves]) -> list[int]:
         """The bytes of the longest text in the dictionaries of each top-level column of a row group; 0 without one."""
@@ -228,9 +238,11 @@ class ParquetFile:
     def _as_dictionaries(
         self, group: int, columns: Sequence[Leaves], rows: int, *, buffered: bool = False
     ) -> Generator[pa.RecordBatch, None, None]:
-        """The top-level columns that contain these, in batches, with all of their texts as dictionaries."""
+        """The top-level columns that contain these, in batches, with the texts of dictionaries as such."""
         file = ParquetFile(self.open, self.footer, buffered=buffered)
-        file.keep_dictionaries([number for each in columns for number in each.numbers])
+        chunks = self.footer.row_group(group)
+        numbers = (number for each in columns for number in each.numbers)
+        file.keep_dictionaries([number for number in numbers if has_texts(chunks.column(number))])
         try:
             yield from file.batches(group, list(dict.fromkeys(each.path[0] for each in columns)), rows)
         finally:

@@ -43,12 +43,13 @@ class Budget:
         Raises Declined if they exceed the remaining budget, or need more memory than all threads may take.
         """
         size = sum(file.bytes_of(group, c) for c in columns)
-        decoded = file.decoded_bytes(group, columns, self.most_decoded)
         with self._changed:
             self.left -= size
             self.groups += 1
             if self.left < 0:
                 raise Declined("too many bytes would be read")
+        decoded = file.decoded_bytes(group, columns, self.most_decoded)
+        with self._changed:
             if decoded > self.most_decoded:
                 raise Declined("a row group takes too much memory")
             self._changed.wait_for(lambda: self._decoded + decoded <= self.most_decoded)
@@ -113,7 +114,9 @@ class Rows:
         self, f: int, g: int, at: Longs, columns: Sequence[LeavesOf], budget: Budget, *, sure: bool
     ) -> list[list[pa.Array]]:
         file, leaves = self.files[f], [column[f] for column in columns]
-        together = file.decoded_bytes(g, leaves, budget.most_decoded) <= budget.most_decoded
+        together = (
+            len(leaves) == 1 or file.decoded_bytes(g, leaves, budget.most_decoded) <= budget.most_decoded
+        )
         taken = []
         for some in [leaves] if together else [[each] for each in leaves]:
             with budget.reading(file, g, some):

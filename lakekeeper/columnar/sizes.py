@@ -22,12 +22,14 @@ from lakekeeper.columnar.values import is_text
 _NUMBER = 4  # bytes of an offset, or of a number that represents a text
 _VALUE = 5  # bytes for each value of a nested column: an offset, and bits
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
-_WIDEST = 16  # a decimal
 _LONG = (
     1_024  # supposed bytes of a text if its column has no bounds, which a writer leaves out if they are long
 )
 _DICTIONARIES = frozenset(("PLAIN_DICTIONARY", "RLE_DICTIONARY"))
+_DELTA = "DELTA_"
 _DIFFERENCES = "DELTA_BYTE_ARRAY"
+VALUE_BYTES = 16
+"""Bytes of the longest value that is not a text: a decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Size:
 
     beside       upper bound of what is not in a dictionary
     texts        values that may be texts of a dictionary
-    differences  whether texts may be stored as differences from others, so that nothing bounds them
+    differences  whether texts may be stored as differences from others, or the dictionary cannot be read, so that
+                 nothing bounds them
     """
 
     bytes: int
@@ -78,15 +81,31 @@ def _leaf(chunk: pq.ColumnChunkMetaData) -> Size:
     count = int(chunk.num_values)
     if chunk.physical_type == "BYTE_ARRAY":
         return _text(chunk, count, _VALUE)
-    width = _WIDEST if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(chunk.physical_type, 8)
+    width = (
+        VALUE_BYTES if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(chunk.physical_type, 8)
+    )
     return Size(count * (width + _VALUE))
+
+
+def has_texts(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Whether values are stored with a dictionary that Arrow can return: it has no decoder from DELTA encodings."""
+    return _has_dictionary(chunk) and not _has_delta(chunk)
+
+
+def _has_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
+    return not _DICTIONARIES.isdisjoint(chunk.encodings)
+
+
+def _has_delta(chunk: pq.ColumnChunkMetaData) -> bool:
+    return any(name.startswith(_DELTA) for name in chunk.encodings)
 
 
 def _text(chunk: pq.ColumnChunkMetaData, count: int, beside: int) -> Size:
     encoded = int(chunk.total_uncompressed_size)
-    numbers, differences = beside * count, _DIFFERENCES in chunk.encodings
-    if not differences and _DICTIONARIES.isdisjoint(chunk.encodings):
+    numbers, dictionary = beside * count, _has_dictionary(chunk)
+    if not dictionary and _DIFFERENCES not in chunk.encodings:
         return Size(encoded + numbers)
+    differences = _has_delta(chunk)
     expected = max(encoded, _length(chunk) * count) + numbers
     return Size(expected, sure=False, beside=encoded + numbers, texts=count, differences=differences)
 
@@ -100,4 +119,4 @@ def _length(chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _bytes(bound: Any) -> int:
-    return len(bound) if isinstance(bound, (bytes, str)) else _WIDEST
+    return len(bound) if isinstance(bound, (bytes, str)) else VALUE_BYTES

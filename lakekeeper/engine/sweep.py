@@ -31,7 +31,7 @@ from lakekeeper.engine.watch import Watch
 from lakekeeper.redaction import without_user
 from lakekeeper.spi import Observer
 
-_ENDED_WITH_IT = "the service ended while it ran"
+_ENDED_WITH_IT = "the service ended while it ran, twice in a row"
 _EARLY = 0.05  # share of the pause by which a retry may come early
 Before = Mapping[tuple[str, str], Task]
 
@@ -49,7 +49,7 @@ class PassContext:
     lease              reserves a table for this service: yields the other holder, or an empty text
     one_look           for the plans of a table: the log is read once in the block
     planned, ended     called after a table was planned, and when no work is left for it in this pass
-    note               records a task: as failed before it runs, since it may end the process, and as it ended
+    note               records a task: as running, since it may end the process, and as it ended
     watch              shows the pass to others, and has the tables that are paused
     heavy              runs heavy tasks in another Spark application; None: they run in this one
     """
@@ -245,10 +245,7 @@ class _Pass:
                     left = replace(task, reason=turn.held[task.verb])
                 else:
                     pause_ms = int(self._settings.pause_seconds * 1000)
-                    observer = self._context.watch.observing(task, self._context.observer)
-                    heavy = self._context.heavy
-                    self._context.note(failed(task, _ENDED_WITH_IT, self.began_ms, pause_ms))
-                    left = turn.carry_out(task, granted, observer, self.began_ms, pause_ms, heavy)
+                    left = self._carried_out(turn, task, granted, pause_ms)
                     self._context.note(left)
         finally:
             used = (
@@ -263,6 +260,20 @@ class _Pass:
                 over = all(each.state != "queued" or verb in turn.held for verb, each in turn.tasks.items())
             if over:
                 self._context.ended(task.table)
+
+    def _carried_out(self, turn: TableTurn, task: Task, granted: int | None, pause_ms: int) -> Task:
+        """The task as it ended; not started if it ended the process twice, as far as the records show.
+
+        A record that says ``running``, while its lease is free, is of a process that ended with the task. Once may be
+        chance.
+        """
+        before = self._context.before.get(task.key)
+        if before is not None and before.state == "running" and before.failures > 1:
+            turn.errors.append(_ENDED_WITH_IT)
+            return failed(task, _ENDED_WITH_IT, self.began_ms, pause_ms)
+        self._context.note(replace(task, state="running", failures=task.failures + 1))
+        observer = self._context.watch.observing(task, self._context.observer)
+        return turn.carry_out(task, granted, observer, self.began_ms, pause_ms, self._context.heavy)
 
     def _used(self, turn: TableTurn, task: Task, began_ms: int) -> float:
         """Core-seconds of a task that has ended: as measured, else its duration on all cores that it may have used.

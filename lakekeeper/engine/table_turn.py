@@ -16,7 +16,7 @@ from lakekeeper.core.model.report import PLANNED, MergeReport
 from lakekeeper.core.model.statistics_report import StatisticsReport
 from lakekeeper.core.scheduling.auto_report import TableResult
 from lakekeeper.core.scheduling.debt import NO_DEBT, Debt, debt_of, gain_of
-from lakekeeper.core.scheduling.outcome import kept_up, merged, outcome, vacuumed
+from lakekeeper.core.scheduling.outcome import kept_up, leaves_failing, merged, outcome, vacuumed
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.core.scheduling.task import (
     EXPIRY,
@@ -225,6 +225,9 @@ class TableTurn:
         self.due[task.verb] = report
         plan = report.plan
         # merge_deletes has work without groups too: it removes delete files without effect.
+        if not report.groups and leaves_failing(report):
+            self.held[task.verb] = Reason.of(Code.FAILED_BEFORE)
+            return replace(task, reason=self.held[task.verb])
         if not report.groups and task.verb != "merge_deletes":
             return skipped(task, merged([report])[1])
         if plan is None:
@@ -371,7 +374,7 @@ class TableTurn:
         reasons = list(dict.fromkeys(self.held.values()))
         why = made.reason.plus(*reasons) if ran or made.status == "failed" else reasons[0].plus(*reasons[1:])
         codes = {each.code for each in reasons}
-        if Code.PARKED in codes and made.status != "failed":
+        if codes & {Code.PARKED, Code.FAILED_BEFORE} and made.status != "failed":
             return replace(made, status="parked", reason=why)
         if made.status != "idle":
             return replace(made, reason=why)

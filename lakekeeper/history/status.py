@@ -130,9 +130,10 @@ def _of(name: str, tasks: tuple[Task, ...], now_ms: int) -> TableStatus:
     due = [task for task in tasks if task.state in ("queued", "running", "failed")]
     debts = [Debt(task.query_seconds_per_day, task.bytes) for task in due]
     debt = max(debts, key=lambda each: (each.query_seconds_per_day, each.bytes), default=NO_DEBT)
-    if any(task.failures and task.is_parked(now_ms) for task in due):
+    wrong = [task for task in due if task.failures and task.state != "running"]
+    if any(task.is_parked(now_ms) for task in wrong):
         status = "parked"
-    elif any(task.failures for task in due):
+    elif wrong:
         status = "failed"
     else:
         status = "waiting" if due else "idle"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,6 +89,14 @@ def long_nested(folder: Path) -> None:
     pq.write_table(pa.table(data), folder / "0.parquet", dictionary_pagesize_limit=1 << 20)
 
 
+def long_key_beside_differences(folder: Path) -> None:
+    """Nothing bounds texts that are stored as differences, and the others were decoded as many rows at once as they."""
+    texts = repeated([RNG.bytes(50_000).hex() for _ in range(20)], 600)
+    table = pa.table({"s": texts, "t": [f"customer {number:06}" for number in range(600)]})
+    differences: dict[str, Any] = {"use_dictionary": ["s"], "column_encoding": {"t": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(table, folder / "0.parquet", dictionary_pagesize_limit=1 << 22, **differences)
+
+
 def nested(folder: Path) -> None:
     texts = repeated([RNG.bytes(100).hex() for _ in range(50)], 200_000)
     data = {"k": RNG.permutation(200_000), "in": pa.StructArray.from_arrays([texts], ["s"])}
@@ -109,6 +118,7 @@ CASES: dict[Callable[[Path], None], tuple[FileColumn, ...]] = {
     long_texts_between_short_ones: (TEXT,),
     repeated_columns: (KEY, TEXT, FileColumn("t", "string")),
     long_key: (TEXT, FileColumn("t", "string")),
+    long_key_beside_differences: (TEXT, FileColumn("t", "string")),
     long_nested: (KEY, FileColumn("in", "struct", children=(TEXT,))),
     nested: (KEY, FileColumn("in", "struct", children=(TEXT,))),
     sparse_numbers: (KEY, *(FileColumn(f"c{i}", "int64") for i in range(30))),

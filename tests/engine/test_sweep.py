@@ -1469,19 +1469,64 @@ class Deadly(FakeTable):
 
 
 def test_a_task_that_ends_the_process_counts_as_failed(remembered: Remembered) -> None:
-    """Nothing was recorded of it: the service that its supervisor started began with the same task, in a loop."""
+    """Nothing was recorded of it: each service that its supervisor started began with the same task, in a loop."""
     memory = FleetMemory(remembered.store)
-    passes = {"settings": remembered.settings, "clock": NOON, "note": lambda t: memory.note(t, NOON.now_ms())}
-    with pytest.raises(_Killed):
-        passed({"a": Deadly(answers=DUE)}, **passes)
-    (task,) = (task for task in remembered.store.tasks() if task.verb == "compact")
-    assert (task.state, task.failures) == ("failed", 1)
-    assert task.parked_until_ms > NOON.now_ms()
-    assert "the service ended while it ran" in str(task.reason)
-    again = FakeTable(answers=DUE)
-    (one,) = passed({"a": again}, before=memory.tasks(), **passes).tables
-    assert "compact" not in again.verbs
-    assert {task.verb: task.state for task in one.tasks}["compact"] == "queued"
-    (one,) = passed({"a": again}, **passes).tables
-    (task,) = (task for task in remembered.store.tasks() if task.verb == "compact")
-    assert (task.state, task.failures) == ("done", 0)
+
+    def one_pass(table: FakeTable, clock: Clock = NOON) -> AutoReport:
+        return passed(
+            {"a": table},
+            settings=remembered.settings,
+            clock=clock,
+            before=memory.tasks(),
+            note=lambda task: memory.note(task, clock.now_ms()),
+        )
+
+    def recorded() -> tuple[str, int]:
+        (task,) = (task for task in remembered.store.tasks() if task.verb == "compact")
+        return task.state, task.failures
+
+    for times in (1, 2):
+        with pytest.raises(_Killed):
+            one_pass(Deadly(answers=DUE))
+        assert recorded() == ("running", times)
+        assert status_of(remembered.store.tasks(), NOON.now_ms()).exit_code == 0
+    (one,) = one_pass(Deadly(answers=DUE)).tables
+    assert recorded() == ("failed", 3)
+    assert (one.status, one.needs_attention) == ("failed", True)
+    assert "the service ended while it ran" in str(one.reason)
+    healthy = FakeTable(answers=DUE)
+    (one,) = one_pass(healthy).tables
+    assert (one.status, "compact" in healthy.verbs) == ("parked", False)
+    one_pass(healthy, Clock(lambda: NOON.now_ms() + DAY_MS))
+    assert recorded() == ("done", 0)
+
+
+def test_a_task_that_ended_the_process_once_runs_again(remembered: Remembered) -> None:
+    memory = FleetMemory(remembered.store)
+    memory.note(Task("merge", "a", "compact", state="running", failures=1), NOON.now_ms())
+    healthy = FakeTable(answers=DUE)
+    (one,) = passed({"a": healthy}, settings=remembered.settings, clock=NOON, before=memory.tasks()).tables
+    assert (one.status, healthy.verbs.count("compact")) == ("done", 1)
+
+
+class Resting(FakeTable):
+    """Of a verb without an answer, nothing is due but files whose merge failed."""
+
+    def _planned(self, verb: str, answer: MergeReport | Exception) -> MergeReport:
+        if verb in self.answers:
+            return super()._planned(verb, answer)
+        return report(verb, reason=Code.FAILED_BEFORE, dry_run=True)
+
+
+def test_a_table_of_which_only_files_are_due_whose_merge_failed_is_parked() -> None:
+    """It was idle until the next failure, so that its alert came again and again."""
+    (one,) = passed({"a": Resting()}).tables
+    assert (one.status, one.needs_attention) == ("parked", True)
+    assert {task.state for task in one.tasks} == {"queued"}
+
+
+def test_files_whose_merge_failed_need_attention_while_others_are_merged() -> None:
+    done = report("compact", "committed", reason=Code.FAILED_BEFORE)
+    (one,) = passed({"a": FakeTable(answers={"compact": done, "recluster": done})}).tables
+    assert (one.status, one.needs_attention) == ("partial", True)
+    assert "a merge failed; a later pass tries again" in str(one.reason)

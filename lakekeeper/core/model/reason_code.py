@@ -166,7 +166,7 @@ class Code(str, Enum):
     # Why the planner leaves blocks
     NOT_CONSIDERED = "not_considered", "not considered by any policy"
     BACKING_OFF = "backing_off", "its partition pauses after a commit conflict"
-    FAILED_BEFORE = "failed_before", "its last merge failed; a later pass tries again"
+    FAILED_BEFORE = "failed_before", "a merge failed; a later pass tries again"
     OVER_BUDGET = "over_budget", "over budget-bytes: {budget_bytes:bytes} left in this call"
     OVER_DAILY_BUDGET = (
         "over_daily_budget",

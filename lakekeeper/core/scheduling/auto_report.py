@@ -16,6 +16,9 @@ STATUSES = ("done", "idle", "off", "partial", "waiting", "parked", "failed", "st
 _WIDTH = 80
 
 
+_BROKEN = frozenset({Code.ENDED_BY_ERROR, Code.GROUPS_FAILED, Code.FAILED_BEFORE})
+
+
 @dataclass(frozen=True, slots=True)
 class TableResult:
     """One table's part of a pass.
@@ -55,7 +58,7 @@ class TableResult:
         Such a verb was ended by an error after its first commit, or has failed before.
         """
         again = any(task.state == "failed" and task.failures > 1 for task in self.tasks)
-        broken = not {Code.ENDED_BY_ERROR, Code.GROUPS_FAILED}.isdisjoint(self.reason.codes)
+        broken = not _BROKEN.isdisjoint(self.reason.codes)
         return again or broken or self.status in ("failed", "parked")
 
     def to_dict(self) -> dict[str, Any]:

@@ -77,7 +77,16 @@ def merged(reports: Sequence[MergeReport]) -> tuple[str, Reason]:
         why = next((group.detail for group in groups if group.status == "failed" and group.detail), None)
         failed = Reason.of(Code.GROUPS_FAILED, groups=counts["failed"])
         broken.append(failed.plus(why) if why else failed)
+    elif any(map(leaves_failing, changed)):
+        broken.append(Reason.of(Code.FAILED_BEFORE))
     return "partial" if lost or broken else "done", _all([*(_rewrote(report) for report in changed), *broken])
+
+
+def leaves_failing(report: MergeReport) -> bool:
+    """Whether the plan leaves files whose last merge failed."""
+    return report.plan is not None and any(
+        Code.FAILED_BEFORE in left.reason.codes for left in report.plan.left
+    )
 
 
 def kept_up(verb: str, report: StatisticsReport | LifecycleReport) -> tuple[str, Reason]:

@@ -1,6 +1,7 @@
 """Back off from partitions where users are writing, and from files whose merge failed, for some passes.
 
-Each call with a further race or failure doubles their number, and one that commits without any ends the rest:
+Each call with a further race or failure doubles their number; in a partition, one that commits without any ends the
+rest:
 
     race ─► 1 pass ─► race ─► 2 passes ─► race ─► 4 passes ─► race ─► 8 passes, and no more
 
@@ -8,8 +9,9 @@ A rest is a time, one pause longer than its passes, as a pass starts one pause a
 passes take as long as the pauses between them, it is over some passes earlier.
 
 A table without partitions is never left alone: it would decay, and deletes that win a race there are replayed anyway.
-A group of files that fails each time, such as one with a damaged file, would otherwise be rewritten in each pass, and
-where it comes first and takes the whole budget, nothing else would be.
+A group of files that fails each time, such as one with a damaged file, would otherwise be rewritten in each pass while
+others are committed, and where it comes first and takes the whole budget, nothing else would be. If all groups fail, no
+file rests: the verb as a whole pauses.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from lakekeeper.errors import Unknown, reason, traceback_of
 from lakekeeper.spi import Adapter, Observer, Runner
 
 _LOG = logging.getLogger("lakekeeper.events")
+_BUDGETS = (Code.OVER_BUDGET, Code.OVER_DAILY_BUDGET)
 
 
 def maintain(
@@ -85,7 +86,8 @@ class _Round:
 class MergeJob:
     """One call: its request, what it has done so far, and its clock. For one use.
 
-    ``failures`` are those of commits, in their order; ``inputs`` has the paths of each group by its id.
+    ``failures`` are those of commits, in their order; ``inputs`` has the paths of each group by its id; ``held_up``:
+    a budget left groups for a later call.
     """
 
     session: TableSession
@@ -97,6 +99,7 @@ class MergeJob:
     first: tuple[Snapshot, Plan] | None = field(default=None, init=False)
     failures: list[Exception] = field(default_factory=list, init=False)
     inputs: dict[str, Sequence[str]] = field(default_factory=dict, init=False)
+    held_up: bool = field(default=False, init=False)
     started_ms: int = field(init=False)
     adapter: Adapter[Any] = field(init=False)
 
@@ -118,8 +121,16 @@ class MergeJob:
             _LOG.debug("the error of %s:\n%s", self.tally.run, traceback_of(error))
         finally:
             if self.request.backoff:
-                self.request.backoff.note(self.tally.groups, self.clock.now_ms(), self.inputs)
+                self.request.backoff.note(self.tally.groups, self.clock.now_ms(), self._failing_alone())
         return self._report(ended, self.clock.now_ms())
+
+    def _failing_alone(self) -> Mapping[str, Sequence[str]]:
+        """The inputs of each group, if others were committed or held up by the budget; else empty.
+
+        If all fail, the cause may be the cluster or the catalog, and the verb as a whole pauses.
+        """
+        committed = any(group.status == "committed" for group in self.tally.groups)
+        return self.inputs if committed or self.held_up else {}
 
     def _rounds(self) -> Reason:
         """Run the rounds; returns why they ended."""
@@ -141,6 +152,7 @@ class MergeJob:
                 return Reason.of(Code.BUDGET_SPENT)
             tally.rounds += 1
             self.inputs.update((task.id, task.inputs) for task in plan.tasks)
+            self.held_up |= any(left.reason.code in _BUDGETS for left in plan.left)
             tally.predicted = plan.prediction.worth.after.files if plan.prediction else None
             nearer = self._round(snapshot, plan)
             if not nearer and (self._repeats() or not tally.run_ids):

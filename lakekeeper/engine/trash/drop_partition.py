@@ -104,7 +104,7 @@ def drop_rows(
 
 
 def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
-    """Update the trash to what the log shows of drops, restores and rollbacks, before a vacuum expires versions.
+    """Update the trash to what the log shows of drops and restores; reads nothing if all of them are settled.
 
     Several sessions may do so at once.
 
@@ -116,12 +116,21 @@ def settle(adapter: Adapter[Any], options: Options, now_ms: int) -> None:
             changes = since(adapter, entry.since, entry)
             if changes is not None and changes.landed(restore_run(entry)) is not None:
                 trash_entries.forget_at(adapter.notes, slot, entry)
-                continue
+
+
+def note_descendants(adapter: Adapter[Any]) -> None:
+    """Record of each drop the newest version made on top of it, before a vacuum expires those in between.
+
+    Without them, a restore could not distinguish a table that was rolled back to before the drop from one that was not.
+    """
+    for entry in trash_entries.entries(adapter).values():
         if entry.state in (DROPPED, RESTORING):
-            known = entry.later or entry.dropped
-            later = adapter.restores.descendant_of(known)
-            if later not in (None, known):
-                trash_entries.change(adapter.notes, slot, entry, replace(entry, later=later))
+            known = trash_entries.later_of(adapter.notes, entry)
+            later = adapter.restores.descendant_of(known) if known is not None else None
+            if later is None:  # or a rollback to a version between the two
+                later = adapter.restores.descendant_of(entry.dropped)
+            if later not in (None, known, entry.dropped):
+                trash_entries.note_later(adapter.notes, entry, later)
 
 
 def settle_drops(adapter: Adapter[Any], options: Options, now_ms: int) -> None:

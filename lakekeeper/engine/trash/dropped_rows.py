@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.engine.trash.entries import TrashEntry
+from lakekeeper.engine.trash.entries import TrashEntry, later_of
 from lakekeeper.errors import Unsupported
 from lakekeeper.spi import Adapter, Held
 
@@ -36,7 +36,8 @@ def dropped_rows(
 
     Raises Unsupported if the predicate does not mean the rows that the drop removed, and as ``Restores.around``.
     """
-    then, after = adapter.restores.around(entry.dropped, entry.where, entry.later or entry.dropped)
+    later = later_of(adapter.notes, entry) or entry.dropped
+    then, after = adapter.restores.around(entry.dropped, entry.where, later)
     left: list[str] = after.blocks.path.to_pylist()
     stayed = {path: rows for path, rows in search(after, left).per_file.items() if rows} if left else {}
     paths: list[str] = then.blocks.path.to_pylist()

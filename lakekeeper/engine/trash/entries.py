@@ -43,9 +43,8 @@ class TrashEntry:
     are notes of moves.
 
     Of a partition: its ``state``, the ``run_id`` of the delete, the version that it made (``dropped``), the number of
-    ``rows`` of its last attempt (0: unknown; an upper bound if ``fewer`` is 1), the version that was current when its
-    restore began (``since``), and the last version that a vacuum has seen to be made on top of the drop (``later``; 0:
-    none): those in between expire, and without them a table that was rolled back cannot be told from one that was not.
+    ``rows`` of its last attempt (0: unknown; an upper bound if ``fewer`` is 1), and the version that was current when
+    its restore began (``since``).
     """
 
     name: str
@@ -63,7 +62,6 @@ class TrashEntry:
     rows: int = 0
     fewer: int = 0
     since: int = 0
-    later: int = 0
 
     def expires_ms(self, keep_ms: int) -> int:
         """When it may be deleted for good, if entries are kept for ``keep_ms``."""
@@ -180,12 +178,29 @@ def _forget(notes: Notes, slot: str, entry: TrashEntry) -> None:
     # The entry first: without its list, it could be neither restored nor emptied.
     notes.remove(slot)
     remove_moves(notes, entry)
+    if entry.dropped:
+        notes.remove(_later_note(entry))
 
 
 def remove_moves(notes: Notes, entry: TrashEntry) -> None:
     """Remove the list of an entry's moves."""
     for number in range(entry.parts):
         notes.remove(part(moves_note(entry.name), number))
+
+
+def later_of(notes: Notes, entry: TrashEntry) -> int | None:
+    """The last version that a vacuum has seen to be made on top of the drop of an entry, if any."""
+    text = notes.read(_later_note(entry)) or ""
+    return int(text) if text.isdecimal() else None
+
+
+def note_later(notes: Notes, entry: TrashEntry, version: int) -> None:
+    """Record what :func:`later_of` returns; in a note of its own, since a restore may be changing the entry."""
+    notes.replace(_later_note(entry), str(version))
+
+
+def _later_note(entry: TrashEntry) -> str:
+    return f"trash/{entry.name}/later"
 
 
 def parsed(text: str | None) -> TrashEntry | None:
@@ -198,7 +213,7 @@ def parsed(text: str | None) -> TrashEntry | None:
 def _entry(plain: Mapping[str, Any]) -> TrashEntry:
     """An entry from plain JSON data. Raises an error of ``MALFORMED`` for anything else."""
     numbers = {name: int(plain[name]) for name in ("at_ms", "version", "files", "bytes", "parts")}
-    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "fewer", "since", "later")}
+    numbers |= {name: int(plain.get(name, 0)) for name in ("dropped", "rows", "fewer", "since")}
     texts = {name: plain[name] for name in ("name", "kind", "where", "table_uuid")}
     texts |= {name: plain.get(name, "") for name in ("state", "run_id")}
     if not all(isinstance(text, str) for text in texts.values()) or not is_name(texts["name"]):

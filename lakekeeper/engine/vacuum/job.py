@@ -46,7 +46,7 @@ from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.retries import SHORT_PAUSES, retried
 from lakekeeper.engine.state.leases import Intent, read_by_runs, registered
-from lakekeeper.engine.trash.drop_partition import settle
+from lakekeeper.engine.trash.drop_partition import note_descendants, settle
 from lakekeeper.engine.trash.entries import held_versions
 from lakekeeper.engine.vacuum.deleter import NOTHING, Removal, Removed, foretold
 from lakekeeper.engine.vacuum.foreign_tables import Neighbours
@@ -305,6 +305,7 @@ class VacuumJob:
         # run writes no note: what a drop or restore in doubt may need counts as held then.
         if not self.request.dry_run:
             settle(self.adapter, self.request.options, now)
+            note_descendants(self.adapter)
         retention = self._retention(versions, all_intents, now)
         kept = keep(self.adapter.table, versions, retention, now)
         backlog = self.records.backlog(versions)
