@@ -1510,12 +1510,13 @@ def test_a_task_that_ended_the_process_once_runs_again(remembered: Remembered) -
 
 
 class Resting(FakeTable):
-    """Of a verb without an answer, nothing is due but files whose merge failed."""
+    """Nothing is due but files whose merge failed."""
 
-    def _planned(self, verb: str, answer: MergeReport | Exception) -> MergeReport:
-        if verb in self.answers:
-            return super()._planned(verb, answer)
-        return report(verb, reason=Code.FAILED_BEFORE, dry_run=True)
+    def compact(self, **_: Any) -> MergeReport:
+        return report("compact", reason=Code.FAILED_BEFORE, dry_run=True)
+
+    def recluster(self, **_: Any) -> MergeReport:
+        return report("recluster", reason=Code.FAILED_BEFORE, dry_run=True)
 
 
 def test_a_table_of_which_only_files_are_due_whose_merge_failed_is_parked() -> None:
