@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
+from lakekeeper.errors import reason
 from lakekeeper.spark.jvm import JavaFile, on_local_disk
 from lakekeeper_delta.native import Log, State
 
@@ -115,7 +116,7 @@ def read_in_driver(log: Log, read: Callable[[LogFiles], T | None]) -> T | None:
         return None
     except Exception as error:
         # A log cannot be read this way, for whatever reason: Delta reads it, or reports what is wrong with it.
-        _log.debug("%s: its log is read by Delta: %r", log.name, error)
+        _log.debug("%s: its log is read by Delta: %s", log.name, reason(error))
         return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.errors import reason
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta.char_columns import holds_char
 from lakekeeper_delta.data_files import DataFiles
@@ -47,7 +48,7 @@ def places(log: Log, lost: Lost) -> Places | None:
         _log.debug("%s: lost rows are searched for by a scan: %s", log.name, why)
     except Exception as error:
         # A file cannot be read this way, for whatever reason: a scan reads it, or reports what is wrong with it.
-        _log.debug("%s: lost rows are searched for by a scan: %r", log.name, error)
+        _log.debug("%s: lost rows are searched for by a scan: %s", log.name, reason(error))
     return None
 
 

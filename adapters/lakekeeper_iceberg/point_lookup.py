@@ -11,6 +11,7 @@ import numpy as np
 from lakekeeper.columnar.find import MOST_ROWS, Column, Declined, Identity, Source, Written, find
 from lakekeeper.columnar.find import Lost as LostRows
 from lakekeeper.core.model.plan import MergeTask
+from lakekeeper.errors import reason
 from lakekeeper.spi import Lost, Places
 from lakekeeper_iceberg.data_files import DataFiles
 from lakekeeper_iceberg.keys import SchemaFields
@@ -47,7 +48,7 @@ def places(at: Before, lost: Lost) -> Places | None:
         _log.debug("%s: lost rows are searched for by a scan: %s", at.name, why)
     except Exception as error:
         # Any failure to read a file this way: the scan reads it, or reports what is wrong.
-        _log.debug("%s: lost rows are searched for by a scan: %r", at.name, error)
+        _log.debug("%s: lost rows are searched for by a scan: %s", at.name, reason(error))
     return None
 
 
