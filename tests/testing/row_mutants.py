@@ -33,7 +33,7 @@ def _copies_what_is_left() -> list[Patch]:
     return [(MemoryRestores, "copy", copy)]
 
 
-def _around_any_version(self: Any, version: int, where: str) -> Any:
+def _around_any_version(self: Any, version: int, where: str, later: int) -> Any:
     then = self._adapter.seen(self._store.readable(version - 1), where=where)
     return differing(then, self._adapter.seen(self._store.version(version), where=where))
 
