@@ -3,6 +3,7 @@
 Several engines deleted files of a nearby table this way (amoro 4292, apache/iceberg 17213).
 
 inside     metadata of another table in a listed folder
+newer      metadata of the table that its catalog does not name: another catalog has the table too, and has changed it
 around     metadata of another table directly in an ancestor folder of a root
 catalogs   a table of a catalog whose location or declared paths overlap with these folders
 """
@@ -10,6 +11,7 @@ catalogs   a table of a catalog whose location or declared paths overlap with th
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,6 +28,8 @@ from lakekeeper_iceberg.reachability import keys_of, path_key
 
 _METADATA = re.compile(r"\.metadata\.json(\.gz)?$|\.gz\.metadata\.json$")
 _DELTA = re.compile(r"/_delta_log/[^/]+$")
+_UPDATED = re.compile(rb'"last-updated-ms"\s*:\s*(\d+)')
+_IN_FLIGHT_MS = 900_000  # a commit writes its metadata file before the catalog names it
 _UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
 _START = 1 << 16
 _THREADS = 4
@@ -60,6 +64,36 @@ def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) 
             if strange:
                 found.add(path.rpartition("/")[0])
     return found
+
+
+def newer(disk: Disk, metadata: Callable[[], Any], log_files: Callable[[Any], Collection[str]]) -> set[str]:
+    """LIST: metadata files of the table that are newer than all that its catalog knows; one at most.
+
+    After ``register_table`` in a second catalog, as in a migration, each catalog has its own current metadata, with one
+    uuid and in one folder. Through the older one, all that the newer one has added looks like an orphan. ``metadata``
+    reads the current metadata again: a commit may have landed during the listing.
+    """
+    base = metadata()
+    place = base.metadataFileLocation()
+    if place is None:
+        return set()
+    folder, known = str(place).rpartition("/")[0], keys_of(log_files(base))
+    settled_ms = time.time_ns() // 1_000_000 - _IN_FLIGHT_MS
+    unknown = [
+        info.path
+        for info in disk.files(folder)
+        if _METADATA.search(info.path) and path_key(info.path) not in known and info.modified_ms < settled_ms
+    ]
+    if not unknown:
+        return set()
+    base = metadata()
+    known, updated_ms, uuid = keys_of(log_files(base)), int(base.lastUpdatedMillis()), str(base.uuid())
+    for path in (path for path in unknown if path_key(path) not in known):
+        start = disk.start(path, _START)
+        match = _UPDATED.search(start)
+        if match is not None and int(match[1]) > updated_ms and not _is_strange(disk, path, uuid):
+            return {f"{path}, which is newer than the metadata that this catalog names"}
+    return set()
 
 
 def around(disk: Disk, roots: Sequence[str]) -> set[str]:

@@ -200,6 +200,7 @@ class IcebergStorage:
                 *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders, metadata_file),
                 *foreign_tables.around(disk, roots),
                 *foreign_tables.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
+                *foreign_tables.newer(disk, self._metadata_now, garbage.log_files),
             }
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from lakekeeper.core.vacuum.retention import Kept, Retention, Versions, keep
 from lakekeeper.core.vacuum.vacuum_plan import Doomed
 from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, RetentionError, Unknown
+from lakekeeper.spark.session_confs import catalog_conf
 from lakekeeper.spark.shims import shim
 from lakekeeper_iceberg.filesystem import Disk
 from lakekeeper_iceberg.native import Iceberg
@@ -532,6 +535,34 @@ def test_two_catalogs_that_show_one_table(rest: _Rest, confs: RuntimeConfig, tmp
     rows(scene.create("k INT, v STRING", properties=shared), 1)
     assert scene.spark.table(f"twin.db.{scene.name}").count() == 1
     assert scene.adapter().storage.allowing([f"file:{tmp_path}/bulk"]).foreign_tables() == []
+
+
+def test_a_catalog_that_was_left_behind_sees_no_dead_files(
+    scene: Scene, confs: RuntimeConfig, tmp_path: Path
+) -> None:
+    """Loss L159: what the table had got through the other catalog looked like orphans, or left by a run that died."""
+    rows(scene.create("k INT, v STRING"), 1)
+    for key, value in catalog_conf("moved", f"jdbc:sqlite:{tmp_path}/moved.db", tmp_path).items():
+        confs.set(key, value)
+    metadata = local(scene.java().operations().current().metadataFileLocation())
+    scene.spark.sql("CREATE NAMESPACE moved.db")
+    scene.spark.sql(f"CALL moved.system.register_table('db.t', '{metadata}')")
+    storage = scene.adapter().storage
+    assert storage.foreign_tables() == storage.foreign_tables([]) == []
+    report = lk.table(scene.spark, "moved.db.t").delete("k = 1")
+    assert report.changed
+    assert storage.foreign_tables() == [], "it may be a commit that is under way"
+    for file in metadata.parent.glob("*.metadata.json"):
+        os.utime(file, (time.time() - 3600,) * 2)
+    for found in (storage.foreign_tables(), storage.foreign_tables([])):
+        assert [text.partition(", ")[2] for text in found] == [
+            "which is newer than the metadata that this catalog names"
+        ]
+    table = lk.table(scene.spark, scene.sql)
+    with pytest.raises(RetentionError, match="newer than the metadata that this catalog names"):
+        table.vacuum(orphans=True)
+    scene.run("INSERT INTO {t} VALUES (2, 'x')")
+    assert storage.foreign_tables() == [], "a swap that failed is overtaken by the next commit"
 
 
 def test_a_catalog_that_does_not_respond(scene: Scene) -> None:
