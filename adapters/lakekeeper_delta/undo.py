@@ -32,7 +32,7 @@ from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
 
 CHUNK = 64
-"""Commits in which a run is searched for at once, newest first."""
+"""Commits that are read at a time in the search for a run, newest first."""
 _LATE = "; recluster or compact with other options instead"
 
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lakekeeper.core.model.keys import quote
+from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.path_guard import meets, same_place, within
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.catalogs import SESSION_CATALOG, Place, catalogs, places
@@ -59,7 +60,9 @@ def inside(disk: Disk, folders: Sequence[str], uuid: str, own: Collection[str]) 
                 unclear.append(info.path)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="lakekeeper-foreign-tables") as pool:
         for path, strange in zip(
-            unclear, pool.map(lambda path: _is_strange(disk, path, uuid), unclear), strict=True
+            unclear,
+            pool.map(lambda path: _is_strange(disk, path, disk.start(path, _START), uuid), unclear),
+            strict=True,
         ):
             if strange:
                 found.add(path.rpartition("/")[0])
@@ -79,10 +82,15 @@ def newer(disk: Disk, metadata: Callable[[], Any], log_files: Callable[[Any], Co
         return set()
     folder, known = str(place).rpartition("/")[0], keys_of(log_files(base))
     settled_ms = time.time_ns() // 1_000_000 - _IN_FLIGHT_MS
+    since_ms = (
+        int(base.lastUpdatedMillis()) - HOUR_MS
+    )  # a table may have thousands that its log no longer names
     unknown = [
         info.path
         for info in disk.files(folder)
-        if _METADATA.search(info.path) and path_key(info.path) not in known and info.modified_ms < settled_ms
+        if _METADATA.search(info.path)
+        and path_key(info.path) not in known
+        and (since_ms < info.modified_ms < settled_ms or not info.modified_ms)
     ]
     if not unknown:
         return set()
@@ -91,7 +99,7 @@ def newer(disk: Disk, metadata: Callable[[], Any], log_files: Callable[[Any], Co
     for path in (path for path in unknown if path_key(path) not in known):
         start = disk.start(path, _START)
         match = _UPDATED.search(start)
-        if match is not None and int(match[1]) > updated_ms and not _is_strange(disk, path, uuid):
+        if match is not None and int(match[1]) > updated_ms and not _is_strange(disk, path, start, uuid):
             return {f"{path}, which is newer than the metadata that this catalog names"}
     return set()
 
@@ -196,8 +204,9 @@ def _above(root: str) -> Iterator[str]:
         steps = steps[:-1]
 
 
-def _is_strange(disk: Disk, path: str, uuid: str) -> bool:
-    match = _UUID.search(disk.start(path, _START))
+def _is_strange(disk: Disk, path: str, start: bytes, uuid: str) -> bool:
+    """Whether a metadata file, by its first bytes, is another table's."""
+    match = _UUID.search(start)
     if match is None:
         raise AdapterError(
             f"{disk.name}: {path} does not say which table it belongs to; nothing was deleted. If it belongs "

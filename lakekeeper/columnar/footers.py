@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from lakekeeper.columnar.nans import float_leaves
 from lakekeeper.columnar.parquet import Bounds, Leaves, ParquetFile
-from lakekeeper.columnar.sizes import Size, size_of
+from lakekeeper.columnar.sizes import Size, has_delta, size_of
 from lakekeeper.columnar.sorting import Range, Token, token_of_bound
 from lakekeeper.columnar.stored import located, stored_alike
 from lakekeeper.columnar.types import type_of
@@ -65,8 +65,8 @@ class Footers:
         if not is_text(kind) or column in compared or not self._repeats(column):
             return kind
         chunks = (self._chunk(group, column) for group in self.groups())
-        encodings = {name for chunk in chunks if chunk is not None for name in chunk.encodings}
-        return kind if any("DELTA" in name for name in encodings) else pa.dictionary(pa.int32(), kind)
+        delta = any(has_delta(chunk) for chunk in chunks if chunk is not None)
+        return kind if delta else pa.dictionary(pa.int32(), kind)
 
     @property
     def all_rows(self) -> int:

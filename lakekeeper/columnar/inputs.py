@@ -18,7 +18,6 @@ from lakekeeper.columnar.parquet import ParquetFile
 from lakekeeper.columnar.positions import unpack
 from lakekeeper.columnar.read_ahead import in_parallel, read_ahead
 from lakekeeper.columnar.runs import Unfit
-from lakekeeper.columnar.sizes import VALUE_BYTES
 from lakekeeper.columnar.stored import is_modern
 from lakekeeper.columnar.types import DATED, same_names
 from lakekeeper.columnar.values import Damaged, Declined, Incomparable, refuse_old
@@ -165,16 +164,12 @@ class Inputs:
         """The same of columns that the longest text of a dictionary bounds."""
         rows = self.footers.rows(group)
         sizes = [self.footers.sizes(group)[c] for c in columns]
-        # No text is longer than all that are stored.
-        if not sizes or sum((1 + size.texts) * size.beside for size in sizes) <= room:
+        if not sizes or sum(size.most for size in sizes) <= room:
             return rows
         with self._reading(group) as file:
             leaves = [found for c in columns if (found := self.footers.leaves[group.file][c])]
             longest = file.longest_texts(group.group, leaves)
-        size = sum(
-            size.beside + size.texts * max(each, VALUE_BYTES)
-            for size, each in zip(sizes, longest, strict=True)
-        )
+        size = sum(size.with_texts_of(each) for size, each in zip(sizes, longest, strict=True))
         return rows if size <= room else max(1, rows * self._piece_bytes // size)
 
     def _names(self, group: Group, columns: Iterable[int]) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakekeeper.columnar.dictionaries import longest_texts, repeated_bytes
-from lakekeeper.columnar.sizes import VALUE_BYTES, has_texts, size_of_leaves
+from lakekeeper.columnar.sizes import has_texts, size_of_leaves
 from lakekeeper.columnar.types import FIELD_ID
 from lakekeeper.columnar.values import SHORT_DECIMAL, Declined, Longs
 
@@ -218,15 +218,14 @@ class ParquetFile:
         size = size_of_leaves(footer.column(i) for i in column.numbers)
         if size.sure or size.differences:
             return size.bytes
-        most = (1 + size.texts) * size.beside  # no text is longer than all that is stored
-        if most <= room:
-            return most
+        if size.most <= room:
+            return size.most
         key = (group, column.numbers)
         if key not in self._decoded:
-            most = size.beside + size.texts * max(*self.longest_texts(group, [column]), VALUE_BYTES)
+            most = size.with_texts_of(*self.longest_texts(group, [column]))
             if most > room:
                 with closing(self._as_dictionaries(group, [column], _BATCH)) as batches:
-                    most = size.beside + size.texts * VALUE_BYTES + repeated_bytes(batches)
+                    most = size.with_texts_of(0) + repeated_bytes(batches)
             self._decoded[key] = most
         return self._decoded[key]
 

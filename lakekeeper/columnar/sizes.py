@@ -28,8 +28,7 @@ _LONG = (
 _DICTIONARIES = frozenset(("PLAIN_DICTIONARY", "RLE_DICTIONARY"))
 _DELTA = "DELTA_"
 _DIFFERENCES = "DELTA_BYTE_ARRAY"
-VALUE_BYTES = 16
-"""Bytes of the longest value that is not a text: a decimal."""
+_WIDEST = 16  # a decimal, the longest value that is not a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,15 @@ class Size:
     beside: int = 0
     texts: int = 0
     differences: bool = False
+
+    @property
+    def most(self) -> int:
+        """Upper bound without ``differences``: no text is longer than all that is stored."""
+        return (1 + self.texts) * self.beside
+
+    def with_texts_of(self, longest: int) -> int:
+        """Upper bound without ``differences``, if no text of the dictionaries has more bytes than ``longest``."""
+        return self.beside + self.texts * max(longest, _WIDEST)
 
 
 def size_of(chunks: Sequence[pq.ColumnChunkMetaData], rows: int, kind: pa.DataType) -> Size:
@@ -81,22 +89,21 @@ def _leaf(chunk: pq.ColumnChunkMetaData) -> Size:
     count = int(chunk.num_values)
     if chunk.physical_type == "BYTE_ARRAY":
         return _text(chunk, count, _VALUE)
-    width = (
-        VALUE_BYTES if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(chunk.physical_type, 8)
-    )
+    width = _WIDEST if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(chunk.physical_type, 8)
     return Size(count * (width + _VALUE))
 
 
 def has_texts(chunk: pq.ColumnChunkMetaData) -> bool:
     """Whether values are stored with a dictionary that Arrow can return: it has no decoder from DELTA encodings."""
-    return _has_dictionary(chunk) and not _has_delta(chunk)
+    return _has_dictionary(chunk) and not has_delta(chunk)
 
 
 def _has_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:
     return not _DICTIONARIES.isdisjoint(chunk.encodings)
 
 
-def _has_delta(chunk: pq.ColumnChunkMetaData) -> bool:
+def has_delta(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Whether values are stored by one of the DELTA encodings."""
     return any(name.startswith(_DELTA) for name in chunk.encodings)
 
 
@@ -105,7 +112,7 @@ def _text(chunk: pq.ColumnChunkMetaData, count: int, beside: int) -> Size:
     numbers, dictionary = beside * count, _has_dictionary(chunk)
     if not dictionary and _DIFFERENCES not in chunk.encodings:
         return Size(encoded + numbers)
-    differences = _has_delta(chunk)
+    differences = has_delta(chunk)
     expected = max(encoded, _length(chunk) * count) + numbers
     return Size(expected, sure=False, beside=encoded + numbers, texts=count, differences=differences)
 
@@ -119,4 +126,4 @@ def _length(chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _bytes(bound: Any) -> int:
-    return len(bound) if isinstance(bound, (bytes, str)) else VALUE_BYTES
+    return len(bound) if isinstance(bound, (bytes, str)) else _WIDEST

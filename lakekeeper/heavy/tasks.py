@@ -17,6 +17,8 @@ from lakekeeper.engine.merge.backoff import Backoff, Backoffs
 from lakekeeper.heavy.lane import Lane, NotStarted
 from lakekeeper.spi import Observer, TableName
 
+_NO_BACKOFF = Backoff(0)
+
 
 class HeavyTasks:
     """Runs the tasks of one pass in the lane. An application that did not start is not started again in the pass.
@@ -39,12 +41,13 @@ class HeavyTasks:
 
     def merge(self, task: Task, budget_bytes: int | None, observer: Observer) -> MergeReport:
         """Run a verb that rewrites files."""
-        backoff = self._backoffs.of(task.table) if self._backoffs else Backoff(0)
+        backoff = self._backoffs.of(task.table) if self._backoffs else _NO_BACKOFF
         plain = self._run(task, observer, budget_bytes, backoff)
         failed = plain.pop(FAILED_FILES, ())
         report = MergeReport.from_dict(plain)
-        backoff.note(report.groups, self._clock.now_ms())
-        backoff.failed(failed, self._clock.now_ms())
+        if self._backoffs:
+            backoff.note(report.groups, self._clock.now_ms())
+            backoff.failed(failed, self._clock.now_ms())
         return report
 
     def other(self, task: Task, observer: Observer) -> StatisticsReport | LifecycleReport:
@@ -57,7 +60,7 @@ class HeavyTasks:
         task: Task,
         observer: Observer,
         budget_bytes: int | None = None,
-        backoff: Backoff | None = None,
+        backoff: Backoff = _NO_BACKOFF,
     ) -> dict[str, Any]:
         now_ms = self._clock.now_ms()
         table, name = self._open(task.table)
@@ -67,8 +70,8 @@ class HeavyTasks:
             full_name(name),
             task.verb,
             budget_bytes,
-            tuple(sorted(backoff.resting(now_ms))) if backoff else (),
-            tuple(sorted(backoff.failing(now_ms))) if backoff else (),
+            tuple(sorted(backoff.resting(now_ms))),
+            tuple(sorted(backoff.failing(now_ms))),
             None if workload is None else workload.to_json(),  # one without queries is an answer too
             self._confs(),
         )

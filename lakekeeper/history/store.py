@@ -209,7 +209,8 @@ class HistoryStore:
             if confirmed is not None:
                 oldest = _time(epoch_ms(confirmed) - _TASKS_KEPT_MS)
                 db.execute("DELETE FROM tasks WHERE updated < ?", (oldest,))
-            now = {task.key: task for task in map(_task, db.execute(_TASKS).fetchall()) if task is not None}
+            rows = () if before is None else db.execute(_TASKS).fetchall()
+            now = {task.key: task for task in map(_task, rows) if task is not None}
             for task in tasks:
                 ran = task.state in ("done", "failed")
                 if before is not None and not ran and now.get(task.key) != before.get(task.key):
