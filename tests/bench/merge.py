@@ -1,13 +1,14 @@
 """The cost of merging a byte: core-seconds and wall seconds of the natives, both of our paths, DuckDB and Polars.
 
     python -m tests.bench.merge [--mb 400] [--inputs unsorted,sorted] [--formats delta,iceberg] [--runs 1]
-                                [--wide] [--nested] [--cluster] [--warm-ups 3]
+                                [--wide] [--nested] [--cluster] [--warm-ups 2] [--warm-up-mb 200]
 
 All merge the same rows: ten files of six columns, by one BIGINT key of random values, into files compressed by zstd;
 ``--wide`` has 100 columns, and ``--nested`` a struct, a list and a map more. Core-seconds are the CPU of the driver,
 the JVM and all Python workers; ``--cluster`` runs a standalone cluster of two workers with a core each. Each contestant
-first merges a small table ``--warm-ups`` times: on a cluster, three JVMs compile their code instead of one. DuckDB and
-Polars run if they are installed; Polars, which sorts in memory, only up to 1,500 MB.
+first merges a table of ``--warm-up-mb`` for ``--warm-ups`` times. A few thousand rows do not warm it up: the JVM, or
+each of three on a cluster, would still compile its code and touch its heap for the first time in the measured run.
+DuckDB and Polars run if they are installed; Polars, which sorts in memory, only up to 1,500 MB.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ class Bench:
                 continue
             with measured(inputs, name, mb, found) as cost:
                 cost.files = run_alone([str(path) for path in data], self.root / "alone")
+        shutil.rmtree(origin)
 
     def of_iceberg(self, inputs: str, rows: int, found: list[Cost]) -> None:
         table = self.iceberg(f"i{rows}", rows, inputs)
@@ -230,7 +232,8 @@ def main() -> None:
     parser.add_argument("--wide", dest="shape", action="store_const", const="wide", default="narrow")
     parser.add_argument("--nested", dest="shape", action="store_const", const="nested")
     parser.add_argument("--cluster", action="store_true")
-    parser.add_argument("--warm-ups", type=int, default=3)
+    parser.add_argument("--warm-ups", type=int, default=2)
+    parser.add_argument("--warm-up-mb", type=int, default=200)
     given = parser.parse_args()
     from lakekeeper.spark.session import local_session
 
@@ -253,13 +256,17 @@ def main() -> None:
         spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
         bench = Bench(spark, Path(folder), given.shape)
         found: list[Cost] = []
+
+        def rows(mb: int) -> int:
+            return mb * 1_000_000 // ROW_BYTES[given.shape]
+
         for inputs in given.inputs.split(","):
             for name in given.formats.split(","):
                 run = getattr(bench, f"of_{name}")
                 for _ in range(given.warm_ups):
-                    run(inputs, FILES * 2_000, [])
+                    run(inputs, rows(given.warm_up_mb), [])
                 for _ in range(given.runs):
-                    run(inputs, given.mb * 1_000_000 // ROW_BYTES[given.shape], found)
+                    run(inputs, rows(given.mb), found)
         spark.stop()
     head = [
         "inputs",
