@@ -38,8 +38,8 @@ _LINK = (
 )
 _SCHEMES = "Bearer|Basic|Digest|Negotiate"
 _TO_VALUE = re.compile(_LINK.replace("SCHEMES", _SCHEMES), re.IGNORECASE)
-# After other names, ``token`` may be the value itself.
-_TO_CREDENTIALS = re.compile(_LINK.replace("SCHEMES", f"{_SCHEMES}|Token"), re.IGNORECASE)
+# After other names, ``token`` or ``apikey`` may be the value itself.
+_TO_CREDENTIALS = re.compile(_LINK.replace("SCHEMES", f"{_SCHEMES}|Token|Api-?Key"), re.IGNORECASE)
 _QUOTE = re.compile(r"(?<!\\)(\\*)([\"'])")
 _BEGIN, _END = (rf"-----{edge} [A-Z ]{{0,40}}PRIVATE KEY-----" for edge in ("BEGIN", "END"))
 _PRIVATE_KEY = re.compile(rf"({_BEGIN}).*?(?=-----END|\Z)", re.DOTALL)

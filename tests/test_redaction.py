@@ -59,6 +59,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n-I9P
         ("{'Authorization': ['Digest Zq9]x'], 'Host': ['x']}", "{'Authorization': [***], 'Host': ['x']}"),
         ('{"credentials": {"user": "a", "keys": {"x": "Zq9"}}, "n": 1}', '{"credentials": {***}, "n": 1}'),
         ("Authorization=Token abcdef", "Authorization=Token ***"),
+        ("Authorization=ApiKey abcdef", "Authorization=ApiKey ***"),
         ("Authorization=Bearer abcdef123 Host=x", "Authorization=Bearer *** Host=x"),
         ("Authorization=Bearer Bearer abcdef123", "Authorization=Bearer *** ***"),
         ("Authorization=SharedKey acct:Zq9/x+w==", "Authorization=*** acct:***"),
