@@ -41,6 +41,7 @@ _NAMED_COLUMNS = "delta.dataSkippingStatsColumns"
 _FILE = "__lakekeeper_file"
 _COMPLETE = "every file has the required statistics"
 _LACKING = "{files:count file} without the required statistics"
+_REPLACED = "\ufffd"  # JSON has it in place of bytes that are not UTF-8
 
 Key = Callable[[State, Sequence[str] | None], tuple[ClusterKey | None, Sequence[Found], str]]
 
@@ -199,12 +200,26 @@ def _outdated(found: _Files) -> Outdated:
 def _as_text(stats: Mapping[str, Any], unbounded: Collection[str], *, masked: bool) -> str:
     """Statistics as JSON, without bounds of some columns; of a file with deletes they may be too wide."""
     plain = dict(stats)
-    for part in ("minValues", "maxValues"):
+    lo, hi = _true_bounds(stats.get("minValues", {}), stats.get("maxValues", {}))
+    for part, bounds in (("minValues", lo), ("maxValues", hi)):
         if part in plain:
-            plain[part] = {name: bound for name, bound in plain[part].items() if name not in unbounded}
+            plain[part] = {name: bound for name, bound in bounds.items() if name not in unbounded}
     if masked:
         plain["tightBounds"] = False
     return exact_json.dumps(plain)
+
+
+def _true_bounds(lo: Mapping[str, Any], hi: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Bounds without those of text that is not UTF-8: U+FFFD sorts after the bytes that it replaces."""
+    lows, highs = dict(lo), dict(hi)
+    for name in {*lo, *hi}:
+        ends = [side[name] for side in (lo, hi) if name in side]
+        if any(isinstance(end, Mapping) for end in ends):
+            lows[name], highs[name] = _true_bounds(lo.get(name, {}), hi.get(name, {}))
+        elif any(isinstance(end, str) and _REPLACED in end for end in ends):
+            lows.pop(name, None)
+            highs.pop(name, None)
+    return lows, highs
 
 
 def _char_columns(state: State) -> frozenset[str]:

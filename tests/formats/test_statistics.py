@@ -108,6 +108,19 @@ def test_a_file_with_deletes_gets_wide_bounds(spark: Any) -> None:
     assert bounds == [(0, 49, 50, 0), (50, 99, 50, 1), (100, 149, 50, 0), (150, 199, 50, 10)]
 
 
+def test_text_that_is_not_utf_8_gets_no_bounds(spark: Any) -> None:
+    """Loss L160: JSON has U+FFFD for the byte 0x80, which sorts after ``ä``, so readers skipped the file."""
+    lake = Lake(spark, "delta")
+    name = lake.create("id BIGINT, v STRING, s STRUCT<v: STRING, w: STRING>", properties={BARE: "0"})
+    text = "cast(unhex('4B80') AS STRING)"
+    row = ["id", f"{text} v", f"named_struct('v', {text}, 'w', 'w') s"]
+    lake.append(name, spark.range(1).selectExpr(*row))
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{BARE}' = '32')")
+    assert lake.table(name).compute_statistics(["id", "v"]).changed
+    assert [spark.table(name).where(f"{column} < 'Kä'").count() for column in ("v", "s.v")] == [1, 1]
+    assert [files_for(lake, name, where) for where in ("id = 1", "s.w = 'v'", "v = 'v'")] == [0, 0, 1]
+
+
 def test_columns_that_have_no_statistics_are_refused(lake: Lake) -> None:
     name = undescribed(lake, partitioned="" if lake.iceberg else "k")
     with pytest.raises(OptionError, match="columns"):
