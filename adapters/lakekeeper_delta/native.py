@@ -138,8 +138,9 @@ class Log:
             raise NotFound(self.name, "no Delta table is left here: its _delta_log has no version")
         with self._lock:
             known = self._kept.get(version)
-            # A table recreated at the same location starts again at version 0.
-            if known is not None and known.table_uuid == str(snapshot.metadata().id()):
+            # Delta's object is another one where the table was recreated at the same location, or where other files
+            # of the log make up the version: a checkpoint may have replaced commits, which are deleted then.
+            if known is not None and bool(known.snapshot.equals(snapshot)):
                 self._kept.move_to_end(version)
                 return known
         return self._keep(snapshot)

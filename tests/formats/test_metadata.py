@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 
 import lakekeeper as lk
@@ -35,6 +38,28 @@ def test_metadata_is_compacted_where_it_pays(spark: SparkSession, lake: Lake) ->
     assert again.to_dict()["ended"]["code"] == again.ended.code
     assert again.files_before <= 2
     assert "metadata files" in str(again)
+
+
+def test_a_table_is_maintained_after_its_old_commits_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    """With the checkpoint, Delta deletes commits that are past their retention: no call may read them any more."""
+    name = f"delta.`{tmp_path / 't'}`"
+    days = {"delta.logRetentionDuration": "1 day", "delta.deletedFileRetentionDuration": "1 hour"}
+    properties = ", ".join(f"'{key}' = 'interval {value}'" for key, value in days.items())
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT) USING delta TBLPROPERTIES ({properties}, 'delta.checkpointInterval' = '100')"
+    )
+    for number in range(11):
+        spark.range(number, number + 1).write.format("delta").mode("append").save(str(tmp_path / "t"))
+    log = tmp_path / "t" / "_delta_log"
+    for commit in log.glob("*.json"):
+        os.utime(commit, (0, 0))
+    table = lk.table(spark, name)
+    assert not table.recluster("id").changed
+    assert table.compact_metadata().changed
+    assert [commit.name for commit in log.glob("*.json")] == [f"{11:020}.json"]
+    assert table.recluster("id", policy="full", options={"merge-engine": "spark"}).changed
+    assert str(table.delete("id = 3")).count("1 row") == 1
+    assert spark.table(name).count() == 10
 
 
 def test_manifests_of_every_partition_spec_are_compacted(spark: SparkSession, lake: Lake) -> None:
