@@ -18,7 +18,7 @@ org.apache.spark.sql.delta.DeltaLog$: forTable/2 forTable/3 invalidateCache/2
 org.apache.spark.sql.delta.Snapshot: allFiles/0 checksumOpt/0 domainMetadata/0 logSegment/0 metadata/0
 org.apache.spark.sql.delta.Snapshot: protocol/0 statsSchema/0 version/0
 org.apache.spark.sql.delta.Snapshot: new/5 deltaLog/0 filesForScan/2 filterOnPartitions/2 path/0 statsCollector/0
-org.apache.spark.sql.delta.Snapshot: checkpointSizeInBytes/0 deltaFileSizeInBytes/0 uncache/0
+org.apache.spark.sql.delta.Snapshot: checkpointSizeInBytes/0 deltaFileSizeInBytes/0 equals/1 uncache/0
 org.apache.spark.sql.delta.DeltaConfig: fromMetaData/1
 org.apache.spark.sql.delta.DeltaConfigs$: ENABLE_EXPIRED_LOG_CLEANUP/0 LOG_RETENTION/0 TOMBSTONE_RETENTION/0
 org.apache.spark.sql.delta.DeltaConfigs$: getMilliSeconds/1
