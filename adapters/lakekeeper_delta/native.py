@@ -138,8 +138,8 @@ class Log:
             raise NotFound(self.name, "no Delta table is left here: its _delta_log has no version")
         with self._lock:
             known = self._kept.get(version)
-            # Delta's object is another one where the table was recreated at the same location, or where other files
-            # of the log make up the version: a checkpoint may have replaced commits, which are deleted then.
+            # Delta returns another object if the table was recreated at the same location, or if the version now
+            # consists of other files of the log: a checkpoint may have replaced commits, which may be deleted.
             if known is not None and bool(known.snapshot.equals(snapshot)):
                 self._kept.move_to_end(version)
                 return known

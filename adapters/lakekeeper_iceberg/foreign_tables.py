@@ -82,9 +82,8 @@ def newer(disk: Disk, metadata: Callable[[], Any], log_files: Callable[[Any], Co
         return set()
     folder, known = str(place).rpartition("/")[0], keys_of(log_files(base))
     settled_ms = time.time_ns() // 1_000_000 - _IN_FLIGHT_MS
-    since_ms = (
-        int(base.lastUpdatedMillis()) - HOUR_MS
-    )  # a table may have thousands that its log no longer names
+    # A table may have thousands of older files that its log no longer names.
+    since_ms = int(base.lastUpdatedMillis()) - HOUR_MS
     unknown = [
         info.path
         for info in disk.files(folder)

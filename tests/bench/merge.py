@@ -6,8 +6,8 @@
 All merge the same rows: ten files of six columns, by one BIGINT key of random values, into files compressed by zstd;
 ``--wide`` has 100 columns, and ``--nested`` a struct, a list and a map more. Core-seconds are the CPU of the driver,
 the JVM and all Python workers; ``--cluster`` runs a standalone cluster of two workers with a core each. Each contestant
-first merges a table of ``--warm-up-mb`` for ``--warm-ups`` times. A few thousand rows do not warm it up: the JVM, or
-each of three on a cluster, would still compile its code and touch its heap for the first time in the measured run.
+first merges a table of ``--warm-up-mb``, ``--warm-ups`` times. A few thousand rows do not warm up a JVM: in the
+measured run, it (on a cluster, each of three) would still compile code and touch parts of its heap for the first time.
 DuckDB and Polars run if they are installed; Polars, which sorts in memory, only up to 1,500 MB.
 """
 
