@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning.rebase import STREAM_MS, Changes, Winner, stream_before
+from lakekeeper.core.planning.successors import Replacement
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
 from lakekeeper_delta.json_commits import Since, commits_between, commits_of
@@ -107,7 +110,8 @@ def _after(
     before: Changes, version: int, since: Since, snapshot: Snapshot, obstacle: Reason | None = None
 ) -> Changes:
     """Earlier changes combined with those of later commits."""
-    removed, changed = outcome(since.touching(snapshot.blocks.path))
+    actions = since.touching(snapshot.blocks.path)
+    removed, changed = outcome(actions)
     touched = removed | changed.keys()
     kept = {path: deletes for path, deletes in before.delete_ids.items() if path not in touched}
     return Changes(
@@ -116,7 +120,34 @@ def _after(
         (before.removed - touched) | removed,
         kept | changed,
         obstacle,
+        replacements(before.replacements, since, frozenset(actions["path"].to_pylist())),
     )
+
+
+def replacements(
+    before: tuple[Replacement, ...], since: Since, touched: Collection[str]
+) -> tuple[Replacement, ...]:
+    """Earlier replacements and those of later commits; ``touched`` are the blocks that these touched.
+
+    A file that a replacement added counts as removed if its deletes change.
+    """
+    found, came = list(before), {path for each in before for path in each.added}
+    for winner in since.winners:
+        if winner.appends:
+            continue
+        own = since.files.filter(pc.equal(since.files["version"], winner.version))
+        live = own.filter(own["live"])
+        added = dict(zip(live["path"].to_pylist(), live["delete_id"].to_pylist(), strict=True))
+        removed = set(own.filter(pc.invert(own["live"]))["path"].to_pylist())
+        masked = removed & added.keys()
+        gone = removed - masked | masked & came
+        if gone.isdisjoint(came) and gone.isdisjoint(touched):
+            continue
+        new = added.keys() - masked
+        followed = not winner.layout and not masked & came and not any(added[path] for path in new)
+        found.append(Replacement(frozenset(gone), frozenset(new), followed))
+        came |= new
+    return tuple(found)
 
 
 def obstacle_to(table: str, now: State, snapshot: Snapshot) -> Reason | None:

@@ -74,7 +74,7 @@ def commit(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, run_id: st
         operation = operation_of(log, now, snapshot.key)
     version = attempt(log, transaction, now, actions, operation, tags, run_id)
     known = {path: deletes for r in rewrites for path, deletes in r.inputs_now.items() if deletes is not None}
-    added = tuple(output.path for r in rewrites for output in r.outputs)
+    added = tuple(path for r in rewrites for path in r.added)
     return Commit(version, run_id, tuple(known), added, len({d for d in known.values() if d}))
 
 
@@ -181,7 +181,7 @@ def _actions(log: Log, rewrites: Sequence[Rewrite]) -> tuple[Any, Any]:
     now_ms = time.time_ns() // 1_000_000
     inputs, actions = log.jvm.array_list([]), log.jvm.array_list([])
     for rewrite in rewrites:
-        for add in rewrite.native.outputs:
+        for add in (*rewrite.native.outputs, *rewrite.native.moved):
             actions.add(add)
         for add in rewrite.native.inputs:
             inputs.add(add)
@@ -205,7 +205,7 @@ def _register_metrics(log: Log, transaction: Any, rewrites: Sequence[Rewrite]) -
         transaction,
         {
             "numRemovedFiles": sum(d is not None for r in rewrites for d in r.inputs_now.values()),
-            "numAddedFiles": sum(len(r.outputs) for r in rewrites),
+            "numAddedFiles": sum(len(r.added) for r in rewrites),
             "numRemovedBytes": sum(r.task.input_bytes for r in rewrites),
             "numAddedBytes": sum(r.bytes_out for r in rewrites),
         },

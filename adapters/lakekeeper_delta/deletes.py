@@ -11,8 +11,15 @@ import pyarrow as pa
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.spark.predicates import referenced
-from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
-from lakekeeper_delta import deletion_writer, lost_rows, point_lookup, row_delete, row_id_watermark
+from lakekeeper.spi import Commit, Followed, Held, Lost, Places, Prepared, Remains, Tidied, Traces
+from lakekeeper_delta import (
+    copied_files,
+    deletion_writer,
+    lost_rows,
+    point_lookup,
+    row_delete,
+    row_id_watermark,
+)
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log
 from lakekeeper_delta.rewrite import discard
@@ -29,10 +36,24 @@ class DeltaRowDeletes:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+    def compared(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Followed | None:
+        """The rows that a few successors lack, found in the driver."""
+        return copied_files.compared(self._log, rewrite, changes, files)
+
+    def remains(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Remains[DataFrame] | None:
+        """The rows of inputs that were copied on write, and those of their successors."""
+        return copied_files.remains(self._log, rewrite, changes, files)
+
+    def lost(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+    ) -> Lost:
         """Rows lost since the rewrite was read or last replayed, from the deletion vectors."""
         row_id_watermark.read_ahead(self._log)
-        return lost_rows.lost_rows(self._log, rewrite, snapshot, changes)
+        return lost_rows.lost_rows(self._log, rewrite, snapshot, changes, followed)
 
     def places(self, lost: Lost) -> Places | None:
         """Positions of the lost rows in the outputs, if they are few: found in single row groups."""

@@ -42,6 +42,7 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
     counts = _counts(log, hits, {output.path: output.rows + output.masked for output in base.outputs})
     run = run_folder(base.task.table_uuid, base.run_id)
     masks: dict[str, Any] = {}
+    moved, new = _gained(log, lost, run)
     if not now.masks_rows:
         outputs, actions, extra = _by_copies(log, now, base, run, hits, counts)
     elif isinstance(hits, Mapping):
@@ -54,9 +55,10 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
     native = replace(
         base.native,
         outputs=actions,
-        inputs=tuple(lost.native.inputs.values()),
+        inputs=(*lost.native.inputs.values(), *lost.native.successors),
         dead=lost.native.dead,
         masks=same | masks,
+        moved=new,
         known=dict(lost.native.inputs),
     )
     return base.masked(
@@ -66,7 +68,28 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
         rows=sum(counts.values()),
         extra=extra,
         before=lost.rewrite,
+        successors=lost.successors,
+        moved=moved,
     )
+
+
+def _gained(log: Log, lost: Lost, run: str) -> tuple[list[Output], list[Any]]:
+    """A file with the rows that successors have gained: outputs and their actions, of no level."""
+    gained = lost.followed.gained if lost.followed is not None else {}
+    adds = {str(add.path()): add for add in lost.native.successors if str(add.path()) in gained}
+    if not adds:
+        return [], []
+    state = log.at(lost.changes.version, lost.base.task.table_uuid)
+    rows = rows_by_file(log, state, (_frame(log, gained), "left_semi"), adds).coalesce(1)
+    values = partition_values.of_task(log, state, list(adds.values()))
+    made = write_files(log, state, rows, run, partition=values)
+    outputs = [described(log, add)[0] for add in made]
+    if sum(output.rows for output in outputs) != lost.gained:
+        discard(log, [output.path for output in outputs])
+        raise AdapterError(
+            f"{log.name}: {lost.gained} rows of {len(adds)} files were to be copied, and others were"
+        )
+    return outputs, [log.edited(add, dataChange=False) for add in made]
 
 
 def mask_of(log: Log, rewrite: Rewrite, path: str) -> Any:

@@ -1,22 +1,23 @@
 """Rows that a replay has to find: those read for a rewrite that are no longer live where they were read.
 
-deletes changed     current vector − vector that the outputs reflect  as a bitmap, by position
-input removed       all rows − vector that the outputs reflect        deleted, or in a file of another rewrite
+deletes changed     current vector − vector that the outputs reflect       as a bitmap, by position
+input removed       all rows − vector that the outputs reflect             deleted, or in a file of another rewrite
+copied on write     rows missing in the successors − those known before    deleted, the others are in the successors
 
 Only inputs that were touched since the last replay are examined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now
+from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, changed_inputs
 from lakekeeper.errors import AdapterError, Conflict
-from lakekeeper.spi import Lost, Traces
-from lakekeeper_delta.deletion_vectors import all_rows, vector_of, without
+from lakekeeper.spi import Followed, Lost, Places, Traces
+from lakekeeper_delta.deletion_vectors import all_rows, vector_of, with_rows, without
 from lakekeeper_delta.filesystem import in_parallel
 from lakekeeper_delta.json_commits import commits_between
 from lakekeeper_delta.known_state import add_files
@@ -31,23 +32,34 @@ if TYPE_CHECKING:
 class Dead:
     """Bitmaps by input path: the ``lost`` rows, and all rows ``dead`` now, of the inputs that any replay examined.
 
-    ``inputs`` are the currently live AddFiles by path, and ``rows`` the physical rows of those with lost rows.
+    ``inputs`` are the currently live AddFiles by path, ``rows`` the physical rows of those with lost rows, and
+    ``successors`` the AddFiles of the successors of the others.
     """
 
     lost: Mapping[str, Any]
     dead: Mapping[str, Any]
     inputs: Mapping[str, Any]
     rows: Mapping[str, int]
+    successors: Sequence[Any] = ()
 
 
-def lost_rows(log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+def lost_rows(
+    log: Log, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+) -> Lost:
     """See ``spi.RowDeletes.lost``. Reads deletion vectors, but no data."""
     current = _current(log, rewrite.written, changes)
+    files = followed.files if followed is not None else ()
+    missing = followed.missing if followed is not None and files else None
+    adds = (
+        log.jvm.items(add_files(log, log.at(changes.version, rewrite.task.table_uuid), files))
+        if files
+        else ()
+    )
     for base in (rewrite, rewrite.written) if rewrite.unmasked is not None else (rewrite,):
-        found = _dead(log, base, current, snapshot, changes)
+        found = _dead(log, base, current, snapshot, changes, missing)
         if isinstance(found, Dead):
             count = sum(int(bitmap.cardinality()) for bitmap in found.lost.values())
-            return Lost(rewrite, base, changes, count, found)
+            return Lost(rewrite, base, changes, count, replace(found, successors=adds), followed)
     winner = str(changes.winners[-1]) if changes.winners else ""
     raise Conflict(f"{log.name}: {found}", winner)
 
@@ -69,18 +81,31 @@ def _current(log: Log, written: Rewrite, changes: Changes) -> dict[str, Any]:
 
 
 def _dead(
-    log: Log, base: Rewrite, current: Mapping[str, Any], snapshot: Snapshot, changes: Changes
+    log: Log,
+    base: Rewrite,
+    current: Mapping[str, Any],
+    snapshot: Snapshot,
+    changes: Changes,
+    missing: Places | None,
 ) -> Dead | str:
-    """Rows that died since the outputs of ``base`` were last replayed; or a text if such rows live again."""
+    """Rows that died since the outputs of ``base`` were last replayed; or a text if such rows live again.
+
+    ``missing`` are the rows that the successors of removed inputs lack; None if there are no successors.
+    """
     native, read = base.native, base.written.native.by_path
     applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
-    touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
+    touched = changed_inputs(base, changes)
 
     def compared(path: str) -> tuple[Any, Any, int]:
         before = native.dead.get(path)
         before = vector_of(log, read[path]) if before is None else before
         physical = _physical_rows(read[path], snapshot)
-        now = all_rows(log, physical) if applied[path] is None else vector_of(log, current[path])
+        if applied[path] is not None:
+            now = vector_of(log, current[path])
+        elif missing is None:
+            now = all_rows(log, physical)
+        else:
+            now = with_rows(log, vector_of(log, read[path]), missing.get(path, ()))
         return before, now, physical
 
     dead, lost, rows = dict(native.dead), {}, {}

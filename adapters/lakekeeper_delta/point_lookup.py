@@ -30,8 +30,8 @@ def places(log: Log, lost: Lost) -> Places | None:
         return None
     try:
         state = log.at(base.task.read_version, base.task.table_uuid)
-        identity = _identity(state, base.task)
-        inputs, files = base.written.native.by_path, _Files(log, base.native.sources)
+        identity = identity_of(state, base.task)
+        inputs, files = base.written.native.by_path, Files(log, base.native.sources)
         taken = [
             LostRows(files.source(inputs[path]), positions(log, bitmap), _first_id(inputs[path]))
             for path, bitmap in found.lost.items()
@@ -52,7 +52,7 @@ def places(log: Log, lost: Lost) -> Places | None:
     return None
 
 
-def _identity(state: State, task: MergeTask) -> Identity:
+def identity_of(state: State, task: MergeTask) -> Identity:
     """All columns that are stored in files; a task is in one partition."""
     stored = [f for f in state.schema["fields"] if f["name"] not in state.partition_columns]
     plain = [f for f in stored if not holds_char(f)]
@@ -85,7 +85,7 @@ def _first_id(add: Any) -> int | None:
     return int(first.get()) if first.isDefined() else None
 
 
-class _Files:
+class Files:
     """Sources of data files, each made once."""
 
     def __init__(self, log: Log, known: dict[str, Source]) -> None:

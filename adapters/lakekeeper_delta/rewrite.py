@@ -43,6 +43,7 @@ class Written:
     dead      after a replay: input path → bitmap of all deleted rows that the outputs reflect, where it checked
     masks     output path → bitmap of its deleted rows, where the driver wrote them
     known     inputs by path; ``sources`` and ``footers`` cache how the point lookup opens files, and their footers
+    moved     files with the rows that successors of inputs have gained
     merge     what columnar workers wrote the outputs from; None if Spark's rows did
     """
 
@@ -53,6 +54,7 @@ class Written:
     known: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     footers: dict[str, Any] = field(default_factory=dict)
+    moved: Sequence[Any] = ()
     merge: FileMerge | None = None
 
     @property

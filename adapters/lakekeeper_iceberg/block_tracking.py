@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.successors import Replacement
 from lakekeeper_iceberg.changes import (
     Committed,
     earlier_than,
@@ -50,6 +51,7 @@ _VALUES = tuple(
 )
 _TARGET = (("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation", "java.lang.String"),)
 
+EQUALITY = "EQUALITY_DELETES"
 DeleteKey = tuple[str, Any]
 
 
@@ -77,7 +79,7 @@ class Seen:
 
     ``listing`` is of the version from which commits are tracked; ``index`` holds its deletes, updated by later commits.
     ``added`` are the delete files added since the snapshot, by data file, with their keys, and ``gone`` the keys of the
-    delete files removed since. After a listing, ``added`` is None.
+    delete files removed since. After a listing, ``added`` is None. ``equality``: equality deletes were added since.
     """
 
     snapshot: Snapshot
@@ -87,6 +89,7 @@ class Seen:
     index: Index | None = None
     added: Mapping[str, tuple[tuple[DeleteKey, Any], ...]] | None = field(default_factory=dict)
     gone: frozenset[DeleteKey] = frozenset()
+    equality: bool = False
 
 
 @dataclass(slots=True)
@@ -186,19 +189,26 @@ class Follower:
             return None
         blocks = seen.snapshot.blocks.path
         location = ("org.apache.iceberg.ContentFile", "location", "java.lang.String")
-        if among(blocks, self.jvm.values_of(built.addedDataFiles(), *location)):
+        new = frozenset(self.jvm.values_of(built.addedDataFiles(), *location))
+        if among(blocks, new):
             return None
-        gone = among(blocks, self.jvm.values_of(built.removedDataFiles(), *location))
+        left = frozenset(self.jvm.values_of(built.removedDataFiles(), *location))
+        gone = among(blocks, left)
         index = index.changed(went, came)
         touched = among(blocks, [d.target for d in (*came, *went)]) - gone - seen.changes.removed
         ids = {p: i for p, i in seen.changes.delete_ids.items() if p not in gone} | self._ids(
             seen, index, touched
         )
-        changes = replace(seen.changes, removed=seen.changes.removed | gone, delete_ids=ids)
+        targets = {d.target for d in (*came, *went)}
+        replaced = _replaced(seen, commit, blocks=bool(gone), removed=left, added=new, masked=targets)
+        changes = replace(
+            seen.changes, removed=seen.changes.removed | gone, delete_ids=ids, replacements=replaced
+        )
         files = self.jvm.items(self.jvm.collect.Lists.newArrayList(built.addedDeleteFiles()))
         java = dict(zip((each.key for each in added), files, strict=True))
         moved = _moved(seen, came, java, {each.key for each in removed})
-        return replace(seen, changes=changes, index=index, **moved)
+        equality = seen.equality or any(each.content == EQUALITY for each in added)
+        return replace(seen, changes=changes, index=index, equality=equality, **moved)
 
     def _deletes(self, deletes: Any) -> list[_Delete]:
         """These delete files, in their order."""
@@ -225,13 +235,37 @@ class Follower:
         before = dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
         ids = {path: now[path] for path, known in before.items() if now.get(path, known) != known}
         removed = frozenset(path for path in before if path not in now)
-        changes = replace(seen.changes, removed=removed, delete_ids=ids)
+        # What was replaced by what is not known; successors(…) sees that a removal is not explained.
+        changes = replace(seen.changes, removed=removed, delete_ids=ids, replacements=())
         return replace(seen, changes=changes, listing=files, index=None, added=None, gone=frozenset())
 
     def _until(self, pinned: Any, snapshot: Snapshot) -> int:
         """The sequence number of the snapshot: later equality deletes also apply to the outputs of a rewrite."""
         metadata = pinned.operations().current()
         return 0 if snapshot.version is None else sequence_of(metadata, snapshot.version)
+
+
+def _replaced(
+    seen: Seen,
+    commit: Committed,
+    *,
+    blocks: bool,
+    removed: frozenset[str],
+    added: frozenset[str],
+    masked: Collection[str],
+) -> tuple[Replacement, ...]:
+    """The replacements up to a commit, which removed ``blocks`` of the snapshot or not.
+
+    A file that a replacement added counts as removed if its deletes change. An equality delete does not apply to the
+    files of a later statement, which may hold such rows again, but it does apply to the outputs of a rewrite.
+    """
+    known = seen.changes.replacements
+    successors = {path for each in known for path in each.added}
+    stained = successors.intersection(masked)
+    if not blocks and not stained and successors.isdisjoint(removed):
+        return known
+    followed = not (commit.winner.layout or seen.equality or stained or added.intersection(masked))
+    return (*known, Replacement(removed | stained, added, followed))
 
 
 def _single(deletes: Sequence[_Delete], until: int, known: Index | None = None) -> list[FileDelete] | None:
@@ -242,7 +276,7 @@ def _single(deletes: Sequence[_Delete], until: int, known: Index | None = None) 
     """
     found = []
     for delete in deletes:
-        if delete.content == "EQUALITY_DELETES":
+        if delete.content == EQUALITY:
             if int(delete.seq) <= until:
                 return None
             continue
@@ -274,7 +308,7 @@ def key_of(delete: Any) -> DeleteKey:
     return str(delete.location()), None if offset is None else int(offset)
 
 
-def among(paths: pa.Array, wanted: Sequence[str]) -> set[str]:
+def among(paths: pa.Array, wanted: Collection[str]) -> set[str]:
     """The paths of ``wanted`` that are in ``paths``, which may be much larger."""
     if not wanted:
         return set()

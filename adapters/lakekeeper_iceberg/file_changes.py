@@ -46,7 +46,7 @@ def exchange_of(
     return Exchange(
         inputs=[*(t.file() for t in tasks), *(f for m in made for f in m.inputs)],
         deletes=[*deletes, *(d for m in made for d in m.deletes)],
-        outputs=[f for m in made for f in m.files],
+        outputs=[f for m in made for f in (*m.files, *m.moved)],
         read_version=version,
         run_id=run_id,
         masks=[d for m in made for d in m.masks],

@@ -1,7 +1,8 @@
 """Rows deleted since they were read for a rewrite: found by position, from the delete files alone.
 
     deletes that the outputs reflect   ···x········
-    deletes now                        ···x··y··y··     y lost; all rows of a removed input are deleted
+    deletes now                        ···x··y··y··     y lost; all rows of a removed input are deleted, or those that
+                                                        its successors lack
 
 A scan is needed only if equality deletes applied to an input when it was read.
 """
@@ -14,9 +15,9 @@ from typing import Any
 
 from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now
+from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, changed_inputs
 from lakekeeper.errors import Conflict
-from lakekeeper.spi import Lost
+from lakekeeper.spi import Followed, Lost
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner
@@ -31,7 +32,7 @@ class Dead:
     """Lost rows by input path, as PositionDeleteIndexes, and the state for the next replay.
 
     ``counted`` is False if equality deletes hide the number of lost rows. ``clean`` are inputs without deletes when the
-    outputs were written: all their deleted rows are lost.
+    outputs were written: all their deleted rows are lost, and all rows of those that are gone without a successor.
     """
 
     lost: Mapping[str, Any]
@@ -75,18 +76,20 @@ class Before:
         return known
 
 
-def find_lost(at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+def find_lost(
+    at: Before, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+) -> Lost:
     """See ``spi.RowDeletes.lost``. Reads delete files, but no data files."""
     now = _deletes_now(at, rewrite, snapshot, changes)
     back = ""
     for base in (rewrite, rewrite.written) if rewrite.unmasked is not None else (rewrite,):
-        found = _dead(at, base, now, changes)
+        found = _dead(at, base, now, changes, followed)
         if isinstance(found, Dead) and not found.counted:
             kept = replace(rewrite.written.native.kept, deletes=now)
-            return Lost(rewrite, rewrite.written, changes, None, replace(found, kept=kept))
+            return Lost(rewrite, rewrite.written, changes, None, replace(found, kept=kept), followed)
         if isinstance(found, Dead):
             counts = (int(index.cardinality()) for index in found.lost.values())
-            return Lost(rewrite, base, changes, sum(counts), found)
+            return Lost(rewrite, base, changes, sum(counts), found, followed)
         back = found
     raise Conflict(f"{at.name}: {back}", str(changes.winners[-1]) if changes.winners else "")
 
@@ -115,22 +118,34 @@ def _deletes_now(
     return now
 
 
-def _dead(at: Before, base: Rewrite, now: Mapping[str, Sequence[Any]], changes: Changes) -> Dead | str:
+def _dead(
+    at: Before,
+    base: Rewrite,
+    now: Mapping[str, Sequence[Any]],
+    changes: Changes,
+    followed: Followed | None,
+) -> Dead | str:
     """Rows deleted since the outputs of ``base`` were last replayed; or a text if such rows are live again."""
     reads, kept = at.reads(base), base.native.kept
     applied = dict(zip(base.task.inputs, applied_now(base.task, changes), strict=True))
-    touched = [path for path, deletes in base.inputs_now.items() if applied[path] != deletes]
+    missing = followed.missing if followed is not None and followed.files else None
+    touched = changed_inputs(base, changes)
     counted = not any(at.jvm.equality(delete) for path in touched for delete in reads[path].deletes)
     if not counted:
         return Dead({}, kept, counted, frozenset())
     loader = at.jvm.delete_loader(at.table)
 
+    def as_read(path: str) -> Any:
+        return _positions(at, loader, reads[path].deletes, path)
+
     def compared(path: str) -> tuple[Any, Any]:
         known = kept.dead.get(path)
-        before = _positions(at, loader, reads[path].deletes, path) if known is None else known
-        if applied[path] is None:
+        before = as_read(path) if known is None else known
+        if applied[path] is not None:
+            return before, _positions(at, loader, now.get(path, reads[path].deletes), path)
+        if missing is None:
             return before, at.jvm.all_rows(reads[path].rows)
-        return before, _positions(at, loader, now.get(path, reads[path].deletes), path)
+        return before, at.jvm.union(at.jvm.index_of(missing.get(path, ())), as_read(path))
 
     dead, lost, clean = dict(kept.dead), {}, set()
     for path, (before, after) in zip(touched, in_parallel(compared, touched), strict=True):
@@ -145,6 +160,12 @@ def _dead(at: Before, base: Rewrite, now: Mapping[str, Sequence[Any]], changes: 
         if not gone.isEmpty():
             lost[path] = gone
     return Dead(lost, replace(kept, deletes=now, dead=dead), counted, frozenset(clean))
+
+
+def read_positions(at: Before, reads: Mapping[str, Read]) -> list[Any]:
+    """The deleted rows of inputs when they were read, as PositionDeleteIndexes; equality deletes are ignored."""
+    loader = at.jvm.delete_loader(at.table)
+    return in_parallel(lambda each: _positions(at, loader, each[1].deletes, each[0]), list(reads.items()))
 
 
 def _positions(at: Before, loader: Any, deletes: Sequence[Any], path: str) -> Any:

@@ -25,7 +25,7 @@ from lakekeeper_iceberg.lost_positions import Before, Read, have_row_ids
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.staging import stage, task_of_file, unstage
 
-_FILE, _POSITION, _DELETED, _ROW_ID = "_file", "_pos", "_deleted", "_row_id"
+FILE, POSITION, _DELETED, _ROW_ID = "_file", "_pos", "_deleted", "_row_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,16 @@ class Scan:
     @property
     def row(self) -> Column:
         """All columns of the table as one struct, under names that cannot collide."""
-        return F.struct(*(F.col(f"c{i}") for i in range(len(self.names)))).alias("row")
+        return F.struct(*self._values).alias("row")
+
+    def whole(self, *, row_ids: bool) -> DataFrame:
+        """A column ``row`` with all columns of the table, and the row id if ``row_ids``; and Iceberg's own columns."""
+        ids = [F.col(_ROW_ID).alias("row_id")] if row_ids else []
+        return self.plain().withColumn("row", F.struct(*self._values, *ids))
+
+    @property
+    def _values(self) -> list[Column]:
+        return [F.col(f"c{i}") for i in range(len(self.names))]
 
     def plain(self) -> DataFrame:
         """The table's columns renamed to ``c0``, ``c1`` …; Iceberg's metadata columns keep their names."""
@@ -61,7 +70,7 @@ class Scans:
         group = stage(self.jvm, self.table, tasks)
         self.groups.append(group)
         rows, own = self.jvm.with_metadata(self.jvm.staged_rows(group, self.table))
-        missing = [n for n in (_FILE, _POSITION, _DELETED) if n not in rows.columns[own:]]
+        missing = [n for n in (FILE, POSITION, _DELETED) if n not in rows.columns[own:]]
         if missing:
             raise Unsupported(self.name, f"a column named {missing[0]}", "Iceberg reserves that name")
         return Scan(rows, rows.columns[:own])
@@ -86,7 +95,7 @@ def traces(at: Before, scans: Scans, lost: Lost) -> Traces[DataFrame]:
         for file in base.native.files
     ]
     made = scans.of(outputs)
-    everything = _rows(made, by_id, F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
+    everything = _rows(made, by_id, F.col(FILE).alias("file"), F.col(POSITION).alias("position"))
     if not found:
         return Traces(everything.select("row").limit(0), everything)
     return Traces(found[0] if len(found) == 1 else found[0].unionAll(found[1]), everything)
@@ -110,9 +119,9 @@ def _lost(at: Before, scans: Scans, lost: Lost, reads: Mapping[str, Read], *, by
     ):
         if not paths:
             continue
-        place = (F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
+        place = (F.col(FILE).alias("file"), F.col(POSITION).alias("position"))
         rows = _rows(scans.of(scanned), by_id, *place, deleted=deleted)
-        if not lost.native.clean.issuperset(paths):
+        if not lost.native.clean.issuperset(paths) or (lost.successors and not deleted):
             rows = _at(at, rows, {path: lost.native.lost[path] for path in paths})
         found.append(rows.select("row"))
     return found
@@ -147,7 +156,7 @@ def _scanned(at: Before, scans: Scans, lost: Lost, *, by_id: bool) -> list[DataF
 def _died(scans: Scans, before: Sequence[Any], after: Sequence[Any], by_id: bool) -> DataFrame:
     """Rows of files that are live in the tasks ``before`` and deleted in the tasks ``after``."""
     scan = scans.of(after)
-    place = (F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
+    place = (F.col(FILE).alias("file"), F.col(POSITION).alias("position"))
     dead = _rows(scan, by_id, *place, deleted=True)
     masked = [task for task in before if not task.deletes().isEmpty()]
     if not masked:
@@ -183,4 +192,4 @@ def _places(scan: Scan, *, deleted: bool) -> DataFrame:
     rows = scan.plain()
     if deleted:
         rows = rows.where(F.col(_DELETED))
-    return rows.select(F.col(_FILE).alias("file"), F.col(_POSITION).alias("position"))
+    return rows.select(F.col(FILE).alias("file"), F.col(POSITION).alias("position"))

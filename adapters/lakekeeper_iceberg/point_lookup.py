@@ -28,7 +28,7 @@ def places(at: Before, lost: Lost) -> Places | None:
         return None
     base, found = lost.base, lost.native
     try:
-        reads, files = at.reads(base), _Files(at, found.kept.sources)
+        reads, files = at.reads(base), Files(at, found.kept.sources)
         by_id = have_row_ids(at.table, reads.values())
         masked = {o.path: index for o in base.outputs if (index := found.kept.masked.get(o.path))}
         rows = at.jvm.rows_of([*found.lost.values(), *masked.values()])
@@ -42,7 +42,7 @@ def places(at: Before, lost: Lost) -> Places | None:
             Written(files.source(output.path, file), masked_at.get(output.path, _NO_ROWS))
             for output, file in zip(base.outputs, base.native.files, strict=True)
         ]
-        identity = _identity(SchemaFields(at.jvm, at.table.schema()).top, base.task, by_id=by_id)
+        identity = identity_of(SchemaFields(at.jvm, at.table.schema()).top, base.task, by_id=by_id)
         return find(taken, written, identity, found.kept.footers)
     except Declined as why:
         _log.debug("%s: lost rows are searched for by a scan: %s", at.name, why)
@@ -52,7 +52,7 @@ def places(at: Before, lost: Lost) -> Places | None:
     return None
 
 
-def _identity(top: Sequence[Mapping[str, Any]], task: MergeTask, *, by_id: bool) -> Identity:
+def identity_of(top: Sequence[Mapping[str, Any]], task: MergeTask, *, by_id: bool) -> Identity:
     """All columns of the table, by field id."""
     return Identity(
         columns=tuple(Column(((str(f["name"]), int(f["id"])),)) for f in top),
@@ -71,7 +71,7 @@ def _steps(fields: Sequence[Mapping[str, Any]], path: Sequence[str]) -> Column:
     return Column(tuple(steps))
 
 
-class _Files:
+class Files:
     """Sources of data files, each made once."""
 
     def __init__(self, at: Before, known: dict[str, Source]) -> None:

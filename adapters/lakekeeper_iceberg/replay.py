@@ -13,8 +13,8 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict
-from lakekeeper.spi import Lost, Places, Traces
-from lakekeeper_iceberg import lost_rows, point_lookup, staging
+from lakekeeper.spi import Followed, Lost, Places, Remains, Traces
+from lakekeeper_iceberg import copied_files, lost_rows, point_lookup, staging
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.copy_on_write import live_copies
 from lakekeeper_iceberg.lost_positions import Before, find_lost, have_row_ids
@@ -43,8 +43,19 @@ class Replays:
     scans: dict[str, Scans] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        return find_lost(self._before(), rewrite, snapshot, changes)
+    def compared(self, rewrite: Rewrite, changes: Changes, files: Sequence[str]) -> Followed | None:
+        return copied_files.compared(self._before(), rewrite, changes, files)
+
+    def remains(self, rewrite: Rewrite, changes: Changes, files: Sequence[str]) -> Remains[DataFrame] | None:
+        at = self._before()
+        scans = Scans(self.jvm, at.table, self.name)
+        self._keep(rewrite.task.id, scans)
+        return copied_files.remains(at, scans, rewrite, changes, files)
+
+    def lost(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+    ) -> Lost:
+        return find_lost(self._before(), rewrite, snapshot, changes, followed)
 
     def places(self, lost: Lost) -> Places | None:
         return point_lookup.places(self._before(), lost)
@@ -87,12 +98,16 @@ class Replays:
         at, base = self._before(), lost.base
         applied = applied_now(base.task, lost.changes)
         left = [path for path, now in zip(base.task.inputs, applied, strict=True) if now is not None]
-        if not left:
+        if not left and not lost.successors:
             raise Conflict(f"{self.name}: none of the inputs is left")
         masks = self._union(base, places)
+        came = at.planner.tasks(at.table, lost.changes.version, lost.successors) if lost.successors else ()
+        files = [task.file() for task in came]
         inputs, leaving = self._inputs(at, lost, left)
+        inputs += files
         # Iceberg accepts added delete files in a rewrite only if it removes some, and no more rows than it removes.
-        room = sum(int(file.recordCount()) for file in inputs) if leaving else 0
+        room = sum(int(file.recordCount()) for file in inputs) - lost.gained if leaving else 0
+        moved = self._gained(at, lost, files)
         made = self._without(at, base, masks, places, room)
         written = {output.path for output in base.written.outputs}
         copies = [output.path for output in made.outputs if output.path not in written]
@@ -102,16 +117,19 @@ class Replays:
             version=lost.changes.version,
             inputs=tuple(inputs),
             deletes=tuple(leaving),
+            moved=tuple(moved),
             kept=replace(lost.native.kept, masked=made.masked, mask_of=made.mask_of),
         )
-        files = dict.fromkeys(str(delete.location()) for delete in native.masks)
+        named = dict.fromkeys(str(delete.location()) for delete in native.masks)
         return base.masked(
             made.outputs,
             native,
             applied=applied,
             rows=sum(int(index.cardinality()) for index in places.values()),
-            extra=(*files, *copies),
+            extra=(*named, *copies),
             before=lost.rewrite,
+            successors=lost.successors,
+            moved=staging.outputs_of(moved),
         )
 
     def _union(self, base: Rewrite, places: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,6 +156,28 @@ class Replays:
         reads, kept = at.reads(lost.base), lost.native.kept
         deletes = [delete for path in left for delete in kept.deletes.get(path, reads[path].deletes)]
         return [reads[path].file for path in left], leaving_with_file(self.jvm, deletes)
+
+    def _gained(self, at: Before, lost: Lost, files: Sequence[Any]) -> list[Any]:
+        """New DataFiles with the rows that successors have gained; ``files`` are the successors."""
+        gained = lost.followed.gained if lost.followed is not None else {}
+        some = [file for file in files if len(gained.get(str(file.location()), ()))]
+        if not some:
+            return []
+        others = []
+        for file in some:
+            every = self.jvm.all_rows(int(file.recordCount()))
+            others.append(
+                Mask(file, self.jvm.without(every, self.jvm.index_of(gained[str(file.location())])))
+            )
+        run = run_folder(lost.base.task.table_uuid, lost.base.run_id)
+        written = write_masks(self.jvm, at.table, others, run)
+        pairs = list(zip(some, in_order(self.jvm, others, written), strict=True))
+        copied = live_copies(self.jvm, at.table, pairs, written.paths, run)
+        made = [file for copies in copied.values() for file in copies]
+        if sum(int(file.recordCount()) for file in made) != lost.gained:
+            staging.delete_own(self.jvm, at.table, [str(file.location()) for file in made])
+            raise AdapterError(f"{self.name}: {lost.gained} rows were to be copied, and others were")
+        return made
 
     def _without(
         self, at: Before, base: Rewrite, masks: Mapping[str, Any], fresh: Mapping[str, Any], room: int

@@ -14,7 +14,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import Conflict, NotFound, reason
-from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
+from lakekeeper.spi import Commit, Followed, Held, Lost, Places, Prepared, Remains, Tidied, Traces
 from lakekeeper_iceberg import delete_files, row_delete, staging
 from lakekeeper_iceberg.block_refresh import LISTED, Listed
 from lakekeeper_iceberg.commit import change_rows, preparing, winner_of, won_by
@@ -50,8 +50,20 @@ class IcebergRows:
     _found: dict[int, tuple[DataFrame, Scans]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        return self.replays.lost(rewrite, snapshot, changes)
+    def compared(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Followed | None:
+        return self.replays.compared(rewrite, changes, files)
+
+    def remains(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Remains[DataFrame] | None:
+        return self.replays.remains(rewrite, changes, files)
+
+    def lost(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+    ) -> Lost:
+        return self.replays.lost(rewrite, snapshot, changes, followed)
 
     def places(self, lost: Lost) -> Places | None:
         return self.replays.places(lost)

@@ -51,6 +51,7 @@ class Made:
     files, masks      data files and delete files to add
     version           None, or the snapshot of the last replay; then
     inputs, deletes   are the data files and file-scoped delete files of that snapshot to remove
+    moved             data files to add with the rows that successors of inputs have gained
     kept              state for the next replay, filled by the first one
     """
 
@@ -59,6 +60,7 @@ class Made:
     version: int | None = None
     inputs: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
+    moved: tuple[Any, ...] = ()
     kept: Kept = field(default_factory=lambda: Kept())  # noqa: PLW0108 - the class is defined below
 
 

@@ -317,7 +317,7 @@ class IcebergTable:
             except Conflict as error:
                 raise won_by(error, lambda: self.changes_since(snapshot)) from error
         removed = tuple(path for r in rewrites for path, now in r.inputs_now.items() if now is not None)
-        added = tuple(output.path for rewrite in rewrites for output in rewrite.outputs)
+        added = tuple(path for rewrite in rewrites for path in rewrite.added)
         return Commit(done.version, run_id, removed, added, done.removed_delete_files)
 
     def release(self, task: MergeTask) -> None:

@@ -237,7 +237,7 @@ class _Search:
             outputs = tuple(file.find(column) for file in self._outputs)
         except Declined:
             return None
-        same = len({_as_compared(leaves.shape) for leaves in (*inputs, *outputs)}) == 1
+        same = len({as_compared(leaves.shape) for leaves in (*inputs, *outputs)}) == 1
         return _Shared(column, inputs, outputs) if same else None
 
     def _key(self, identity: Identity) -> list[_Shared]:
@@ -305,7 +305,7 @@ def _found(file: ParquetFile, column: Column) -> Leaves | None:
         return None
 
 
-def _as_compared(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+def as_compared(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     """How a column's values are compared: INT96 is read as the microseconds that a columnar merge writes for it."""
     return tuple(
         (inside, *_MICROSECONDS) if stored[0] == "INT96" else (inside, *stored) for inside, *stored in shape

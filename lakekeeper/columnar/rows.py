@@ -134,11 +134,13 @@ def _canonical(values: pa.Array, *, sure: bool) -> pa.Array:
 
 
 @contextmanager
-def whole_group(file: ParquetFile, group: int, leaves: Leaves, budget: Budget) -> Iterator[list[pa.Array]]:
-    """The canonical parts of a column in a row group, held within the budget. Raises Declined."""
+def whole_group(
+    file: ParquetFile, group: int, leaves: Leaves, budget: Budget, *, sure: bool = False
+) -> Iterator[list[pa.Array]]:
+    """The canonical parts of a column in a row group, held within the budget. Raises Declined; ``sure`` as in Rows."""
     with budget.reading(file, group, [leaves]):
         (values,) = file.read(group, [leaves])
-        yield [_canonical(part, sure=False) for part in parts(values)]
+        yield [_canonical(part, sure=sure) for part in parts(values)]
 
 
 def by_file(work: Callable[[_In], _Out], items: Sequence[_In], file: Callable[[_In], int]) -> list[_Out]:

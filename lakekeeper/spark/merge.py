@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.spark import columnar_merge, row_match
+from lakekeeper.spark import columnar_merge, copied_rows, row_match
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.jvm import require_classic
 from lakekeeper.spark.sampled_cuts import Cut, sampled_cuts
 from lakekeeper.spark.shims import shim
-from lakekeeper.spi import Held, Matched, Traces
+from lakekeeper.spi import Followed, Held, Matched, Remains, Traces
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -72,6 +72,10 @@ class SparkRunner:
     def match(self, traces: Traces[DataFrame], most: int) -> Matched[DataFrame]:
         """Positions of the lost rows; see :mod:`lakekeeper.spark.row_match`."""
         return row_match.match(traces, most)
+
+    def follow(self, remains: Remains[DataFrame], most: int) -> Followed:
+        """The rows that successors lack; see :mod:`lakekeeper.spark.copied_rows`."""
+        return copied_rows.follow(remains, most)
 
     def hold(self, hits: DataFrame) -> Held[DataFrame]:
         """Positions, cached on the executors, and their number per file."""

@@ -192,7 +192,7 @@ def _key(row: Column, kind: DataType) -> Column:
 
     if isinstance(kind, T.LongType):
         return row
-    return F.sha2(_text(row, kind).cast("binary"), 256)
+    return F.sha2(text_of(row, kind).cast("binary"), 256)
 
 
 def _quick(row: Column, kind: DataType) -> Column:
@@ -223,22 +223,22 @@ def _is_variant(kind: DataType) -> bool:
     return isinstance(kind, getattr(T, "VariantType", ()))
 
 
-def _text(value: Column, kind: DataType) -> Column:
+def text_of(value: Column, kind: DataType) -> Column:
     """A text that is unique per value of a type; parts cannot run together, since each atom starts with its length."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
     if isinstance(kind, T.StructType):
-        parts = [_text(value.getField(f.name), f.dataType) for f in kind.fields]
+        parts = [text_of(value.getField(f.name), f.dataType) for f in kind.fields]
         plain = F.concat(F.lit("("), *parts, F.lit(")"))
     elif isinstance(kind, T.ArrayType):
         element = kind.elementType
-        plain = _listed(F.transform(value, lambda each: _text(each, element)))
+        plain = _listed(F.transform(value, lambda each: text_of(each, element)))
     elif isinstance(kind, T.MapType):
         of_key, of_value = kind.keyType, kind.valueType
 
         def entry(each: Column) -> Column:
-            return F.concat(_text(each.getField("key"), of_key), _text(each.getField("value"), of_value))
+            return F.concat(text_of(each.getField("key"), of_key), text_of(each.getField("value"), of_value))
 
         plain = _listed(F.array_sort(F.transform(F.map_entries(value), entry)))
     else:

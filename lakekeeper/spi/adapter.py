@@ -26,8 +26,10 @@ from lakekeeper.spi.bloom_filters import BloomFilters
 from lakekeeper.spi.columnar import Columnar
 from lakekeeper.spi.rows import (
     Commit,
+    Followed,
     Held,
     Matched,
+    Remains,
     Restores,
     RowDeletes,
     Rows,
@@ -308,6 +310,14 @@ class Runner(Protocol[Rows]):
         """Find each lost row in the outputs; equal rows are numbered so that no position is matched twice.
 
         More than ``most`` lost rows are only counted, not searched for. Pass the result to :meth:`release`.
+        """
+        ...
+
+    def follow(self, remains: Remains[Rows], most: int) -> Followed:
+        """The successors at least half of whose rows were read, the rows that they lack, and those they have gained.
+
+        Of n equal rows with m left, the last n - m are missing; of m equal rows of which n were read, the last m - n
+        are gained. No file if more than ``most`` rows are either.
         """
         ...
 

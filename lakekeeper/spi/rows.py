@@ -17,6 +17,9 @@ from lakekeeper.core.planning.rebase import Changes, Rewrite
 
 Rows = TypeVar("Rows")
 
+Places = Mapping[str, Sequence[int] | npt.NDArray[np.int64]]
+"""File → ascending row positions in the file, from 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -30,6 +33,38 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Remains(Generic[Rows]):
+    """Rows before and after copy-on-write statements.
+
+    read      columns ``row``, ``file``, ``position``: live rows of the inputs that are gone, as they were read;
+              ``file`` is the input's path, ``position`` the row's position in it, from 0
+    left      the same columns: all rows of their successors
+    files     paths of these successors, and their numbers of rows
+
+    ``row`` is a struct of all values that files store, and of the row id if each row has one: rows that are equal in it
+    are interchangeable.
+    """
+
+    read: Rows
+    left: Rows
+    files: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The successors of inputs that are gone, and the rows that make the difference.
+
+    files      paths of the successors at least half of whose rows were read; the others stay in the table
+    missing    input path → ascending positions of the rows that were read and that none of the files holds
+    gained     successor → ascending positions of its rows that were not read, such as those of an UPDATE
+    """
+
+    files: tuple[str, ...] = ()
+    missing: Places = field(default_factory=dict)
+    gained: Places = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """Rows of a rewrite that are no longer live in its inputs, except those that its replays have already deleted.
 
@@ -39,6 +74,7 @@ class Lost:
     changes   the changes to apply, up to ``changes.version``
     rows      number of lost rows by the log's own counts; None if the log does not record it
     native    the adapter's own handle
+    followed  what became of the inputs that are gone; None if they have no successors
     """
 
     rewrite: Rewrite
@@ -46,10 +82,17 @@ class Lost:
     changes: Changes
     rows: int | None
     native: Any = field(default=None, compare=False, repr=False)
+    followed: Followed | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def successors(self) -> tuple[str, ...] | None:
+        """The value of ``Rewrite.successors`` after the replay."""
+        return () if self.followed is None else self.followed.files or None
 
-Places = Mapping[str, Sequence[int] | npt.NDArray[np.int64]]
-"""Output path → ascending row positions in the file, from 0."""
+    @property
+    def gained(self) -> int:
+        """The number of rows that the successors have gained."""
+        return 0 if self.followed is None else sum(map(len, self.followed.gained.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +163,33 @@ class RowDeletes(Protocol[Rows]):
                      └────────┴───────────────────┘
     """
 
-    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+    def compared(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Followed | None:
+        """What became of the inputs that are gone, if this can be found with little work.
+
+        ``files`` are their successors as of ``changes.version``. None if they have many bytes or cannot be compared
+        with certainty; :meth:`remains` are then compared.
+        """
+        ...
+
+    def remains(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Remains[Rows] | None:
+        """The rows of inputs that are gone, and of ``files``, their successors as of ``changes.version``, to compare.
+
+        Successors with rows that are deleted, or that a later delete may reach where it does not reach the outputs, are
+        left out. None if the rows cannot be compared.
+        """
+        ...
+
+    def lost(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+    ) -> Lost:
         """The rows to delete from a rewrite to bring it to ``changes.version``; reads deletes, but no data.
 
-        Raises Conflict if an input holds live rows that were not read (an older state was restored).
+        Of an input that is gone, all rows are lost, or those that ``followed`` names. Raises Conflict if an input holds
+        live rows that were not read (an older state was restored).
         """
         ...
 
@@ -141,9 +207,10 @@ class RowDeletes(Protocol[Rows]):
     def mask(self, lost: Lost, hits: Rows | Places) -> Rewrite:
         """``lost.base`` with the rows at these positions deleted, ready to commit on top of ``lost.changes.version``.
 
-        See :meth:`lakekeeper.core.planning.rebase.Rewrite.masked` for the fields that are set; outputs without a live
-        row are left out. Deletes no file. Raises AdapterError if the positions are not as many live rows of the
-        outputs.
+        The commit also removes the successors in ``lost.followed``, and adds files with the rows that these have
+        gained, whose ids and versions stay. For the fields that are set, see
+        :meth:`lakekeeper.core.planning.rebase.Rewrite.masked`; outputs without a live row are left out. Deletes no
+        file. Raises AdapterError if the positions are not as many live rows of the outputs.
         """
         ...
 

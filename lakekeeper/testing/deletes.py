@@ -13,10 +13,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError, Conflict
-from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
+from lakekeeper.spi import Commit, Followed, Held, Lost, Places, Prepared, Remains, Tidied, Traces
 from lakekeeper.testing.lake import LiveFileDiscarded
 from lakekeeper.testing.listing import may_match, must_match
 from lakekeeper.testing.predicate import parse
@@ -26,6 +27,8 @@ from lakekeeper.testing.versions import LAYOUT, ROW_ID, DataFile, Entry, Version
 if TYPE_CHECKING:
     from lakekeeper.testing.memory import MemoryAdapter, Parts
 
+_Rows = frozenset[int]
+
 
 class MemoryDeletes:
     """``lakekeeper.spi.RowDeletes[Parts]`` over the table of a :class:`MemoryAdapter`."""
@@ -34,27 +37,102 @@ class MemoryDeletes:
         self._adapter = adapter
         self._store = adapter.store
 
-    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
+    def compared(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Followed | None:
+        """None if the settings require a scan."""
+        if not self._store.settings.finds_rows:
+            return None
+        return followed(self.remains(rewrite, snapshot, changes, files))
+
+    def remains(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Remains[Parts]:
+        """The rows of the inputs that are gone, and those of their successors."""
+        task, now = rewrite.task, self._store.version(changes.version)
+        then = self._store.version(task.read_version)
+        read = self._read([path for path in task.inputs if path in changes.removed], then)
+        left = [row for path in files for row in self._rows_of(now.files[path].file, then)]
+        return Remains([read], [left], {path: len(now.files[path].file.rows) for path in files})
+
+    def lost(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+    ) -> Lost:
         """Rows of the inputs deleted since the last replay. Raises Conflict if rows came back since the read."""
-        now = self._store.version(changes.version)
+        now = self._dead_now(rewrite.task, changes, followed)
         base, dead = rewrite, self.dead_since(rewrite, now)
         if dead is None and rewrite.unmasked is not None:
             base, dead = rewrite.written, self.dead_since(rewrite.written, now)
         if dead is None:
             raise Conflict(f"{self._adapter.table}: rows came back after they were deleted")
         rows = sum(map(len, dead.values()))
-        return Lost(rewrite, base, changes, rows if self._store.settings.counts_rows else None, dead)
+        return Lost(
+            rewrite, base, changes, rows if self._store.settings.counts_rows else None, dead, followed
+        )
 
-    def dead_since(self, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
-        """Input → positions that were deleted since the rewrite was read or masked; None if some rows came back."""
+    def _dead_now(self, task: MergeTask, changes: Changes, followed: Followed | None) -> Mapping[str, _Rows]:
+        """Input → all positions that are deleted now."""
+        now = self._store.version(changes.version)
+        left = followed.missing if followed is not None and followed.files else None
+        return {
+            path: self._dead_of(path, read, now.files[path].delete_id if path in now.files else None, left)
+            for path, read in zip(task.inputs, task.delete_ids, strict=True)
+        }
+
+    def dead_since(self, rewrite: Rewrite, now: Mapping[str, _Rows]) -> dict[str, list[int]] | None:
+        """Input → positions deleted since the rewrite was read or masked; None if some rows came back."""
         found = {}
-        for path, deletes in rewrite.inputs_now.items():
-            was = self._store.deleted(path, deletes)
-            is_now = self._store.deleted(path, now.files[path].delete_id if path in now.files else None)
-            if was - is_now:
+        for path, was in self.reflected(rewrite).items():
+            if was - now[path]:
                 return None
-            found[path] = sorted(is_now - was)
+            found[path] = sorted(now[path] - was)
         return found
+
+    def reflected(self, rewrite: Rewrite) -> Mapping[str, _Rows]:
+        """Input → the deleted positions that the outputs reflect."""
+        task = rewrite.task
+        applied = rewrite.applied or task.delete_ids
+        left = self._missing(rewrite) if rewrite.successors else None
+        return {
+            path: self._dead_of(path, read, deletes, left)
+            for path, read, deletes in zip(task.inputs, task.delete_ids, applied, strict=True)
+        }
+
+    def _dead_of(self, path: str, read: str, deletes: str | None, left: Places | None) -> _Rows:
+        """The deleted rows of an input: all of one that is gone, or those ``left`` out of its successors."""
+        if deletes is None and left is not None:
+            return self._store.deleted(path, read) | frozenset(left.get(path, ()))
+        return self._store.deleted(path, deletes)
+
+    def _missing(self, rewrite: Rewrite) -> Places:
+        """The rows that a rewrite's successors lack, as its last replay found them."""
+        task, then = rewrite.task, self._store.version(rewrite.task.read_version)
+        gone = [path for path, now in zip(task.inputs, rewrite.applied, strict=True) if now is None]
+        files = {path: self._store.disk[path] for path in rewrite.successors or ()}
+        left = [row for file in files.values() for row in self._rows_of(file, then)]
+        sizes = {path: len(file.rows) for path, file in files.items()}
+        return followed(Remains([self._read(gone, then)], [left], sizes)).missing
+
+    def _read(self, paths: Iterable[str], then: Version) -> list[Row]:
+        """The rows of inputs that were live when they were read."""
+        entries = [then.files[path] for path in paths]
+        return [
+            row
+            for entry in entries
+            for row in self._rows_of(entry.file, then)
+            if row["position"] not in entry.deleted
+        ]
+
+    def _rows_of(self, file: DataFile, then: Version) -> list[Row]:
+        """All rows of a file with their places."""
+        return [
+            {"row": self._whole(row, then), "file": file.path, "position": i}
+            for i, row in enumerate(file.rows)
+        ]
+
+    def _whole(self, stored: Row, at: Version) -> Row:
+        """All values of a row, and its id if rows have one."""
+        return self._identity(stored, at) if not self._store.settings.row_ids else at.schema.load(stored)
 
     def places(self, lost: Lost) -> Mapping[str, Sequence[int]] | None:
         """Places of the lost rows, by id or by values as in Spark; None if the settings require a scan."""
@@ -122,7 +200,16 @@ class MemoryDeletes:
             rows=sum(map(len, positions.values())),
             extra=[output.path for output in outputs if output.path not in written],
             before=lost.rewrite,
+            successors=lost.successors,
+            moved=self._moved(lost, run),
         )
+
+    def _moved(self, lost: Lost, run: str) -> list[Output]:
+        """A file with the rows that successors have gained."""
+        gained = lost.followed.gained if lost.followed is not None else {}
+        rows = [self._store.disk[path].rows[i] for path, places in gained.items() for i in places]
+        made = [self._store.write_file(self._store.current, rows, run=run)] if rows else []
+        return [Output(file.path, len(file.rows), file.bytes) for file in made]
 
     def _without(self, entry: Entry, dead: frozenset[int], run: str) -> Entry:
         if self._store.settings.row_deletes:
@@ -287,3 +374,30 @@ def _by_file(hits: Parts | Places) -> Mapping[str, frozenset[int]]:
 def fresh(file: DataFile) -> Entry:
     """A file that no version names yet."""
     return Entry(file, 0)
+
+
+def followed(remains: Remains[Parts]) -> Followed:
+    """The files at least half of whose rows were read, and the last ones of equal rows that make the difference."""
+    read = [row for part in remains.read for row in part]
+    left = [row for part in remains.left for row in part]
+    files = dict(remains.files)
+    while True:
+        kept = [row for row in left if row["file"] in files]
+        missing, gained = _surplus(read, kept), _surplus(kept, read)
+        others = [file for file, rows in gained.items() if 2 * len(rows) > files[file]]
+        if not others:
+            return Followed(tuple(sorted(files)), missing, gained)
+        for file in others:
+            del files[file]
+
+
+def _surplus(rows: Sequence[Row], others: Sequence[Row]) -> dict[str, list[int]]:
+    """The places of the rows that are not among the others: of equal ones, the last."""
+    have = Counter(text(row["row"]) for row in others)
+    found: dict[str, list[int]] = defaultdict(list)
+    for row in sorted(rows, key=lambda r: (r["file"], r["position"])):
+        what = text(row["row"])
+        have[what] -= 1
+        if have[what] < 0:
+            found[row["file"]].append(row["position"])
+    return found

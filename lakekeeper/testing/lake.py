@@ -209,6 +209,24 @@ class MemoryTable:
 
         return self.apply("DELETE", change)
 
+    def update(self, where: Where, values: Row) -> int:
+        """Set leaves of rows, which keep their ids, by rewriting the files."""
+        means = self._means(where)
+        schema = self.current.schema
+        new = {schema.find(name).field_id: value for name, value in values.items()}
+
+        def change(now: Version) -> Version:
+            drop: list[str] = []
+            add: list[Entry] = []
+            for path, entry in now.files.items():
+                if any(means(now.schema.load(row)) for row in entry.live):
+                    rows = [{**row, **new} if means(now.schema.load(row)) else row for row in entry.live]
+                    drop.append(path)
+                    add.append(Entry(self.write_file(now, rows), self._now(now)))
+            return _with_files(now, drop=drop, add=add)
+
+        return self.apply("UPDATE", change)
+
     def overwrite(self, *batches: Sequence[Row]) -> int:
         """Replace all rows, in one commit."""
         entries = [entry for batch in batches for entry in self._entries(batch)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, Winner
+from lakekeeper.core.planning.successors import Replacement
 from lakekeeper.core.units import Ints
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown
 from lakekeeper.spi import Capabilities, Commit, TableName
@@ -243,7 +245,11 @@ class MemoryAdapter:
             now = self.store.current
             self.check_inputs(rewrites, snapshot)
             tagged = self.store.settings.stores_level
+            moved = [self.store.disk[output.path] for r in rewrites for output in r.moved]
             change = replacement(rewrites, now, tagged=tagged)
+            change = replace(
+                change, files={**change.files, **{f.path: Entry(f, now.at_ms + 1000) for f in moved}}
+            )
             number = self.store.apply("lakekeeper", lambda _: change, run_id)
         self.answer(fault)
         removed = tuple(path for r in rewrites for path, is_now in r.inputs_now.items() if is_now is not None)
@@ -251,7 +257,7 @@ class MemoryAdapter:
             version=number,
             run_id=run_id,
             removed=removed,
-            added=tuple(output.path for r in rewrites for output in r.outputs),
+            added=tuple(path for r in rewrites for path in r.added),
             removed_delete_files=sum(1 for path in removed if now.files[path].delete_id),
         )
 
@@ -341,6 +347,7 @@ class MemoryAdapter:
             winners=winners,
             removed=frozenset(p for p in then.files if p not in now.files),
             delete_ids={p: d for p, d in still.items() if d != then.files[p].delete_id},
+            replacements=tuple(_replacement(a, b, then) for a, b in pairwise([then, *since])),
         )
 
     def _obstacle(self, snapshot: Snapshot, then: Version, now: Version) -> Reason | None:
@@ -366,8 +373,10 @@ class MemoryAdapter:
                 if path in taken:
                     raise AdapterError(f"{self.table}: {path} is an input of two rewrites of one commit")
                 taken.add(path)
-            before = self.deletes.identities((now.files.get(path) for path in task.inputs), now)
-            after = self.deletes.identities(rewrite.native, now)
+            read = (now.files.get(path) for path in rewrite.inputs_now)
+            before = self.deletes.identities(read, now)
+            moved = (fresh(self.store.disk[output.path]) for output in rewrite.moved)
+            after = self.deletes.identities((*rewrite.native, *moved), now)
             if before != after:
                 raise AdapterError(
                     f"{self.table}: task {task.id} read {len(before)} rows and wrote {len(after)} others"
@@ -398,6 +407,20 @@ def _winner_of(version: Version) -> Winner:
     )
 
 
+def _replacement(before: Version, after: Version, read: Version) -> Replacement:
+    """What a commit removed and added; a file that came after ``read`` is removed if its deletes change."""
+    was = {path: entry.delete_id for path, entry in before.files.items()}
+    came = {path: entry for path, entry in after.files.items() if path not in was}
+    masked = {
+        path
+        for path, entry in after.files.items()
+        if path not in read.files and was.get(path, entry.delete_id) != entry.delete_id
+    }
+    plain = after.operation not in LAYOUT and not any(entry.deleted for entry in came.values())
+    gone = frozenset(was.keys() - after.files.keys()) | masked
+    return Replacement(gone, frozenset(came), plain and not masked)
+
+
 def _winner(winners: Sequence[Winner]) -> str:
     return ", ".join(map(str, winners))
 
@@ -421,7 +444,7 @@ def _cut(rows: Iterable[Row], task: MergeTask, scale: int) -> Iterable[list[Row]
 
 def replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
     """The version in which outputs replace inputs."""
-    gone = {path for r in rewrites for path in r.task.inputs}
+    gone = {path for r in rewrites for path in r.inputs_now}
     files = {path: entry for path, entry in now.files.items() if path not in gone}
     for rewrite in rewrites:
         task = rewrite.task

@@ -50,7 +50,6 @@ def commit(harness: Harness, adapter: Adapter[Any], made: Rewrite, snapshot: Sna
 class ReplayContract(Selected):
     """A delete of another writer commits before our rewrite, or our own delete does."""
 
-    @needs("row_deletes")
     @pytest.mark.parametrize("name", DELETES)
     def test_deletes_that_won_are_replayed(self, harness: Harness, name: str) -> None:
         wheres, count = DELETES[name]
@@ -69,7 +68,6 @@ class ReplayContract(Selected):
         assert fingerprint(table.rows(snapshot.version)) == fingerprint(keys(1, 4, 7, 2, 3, 3, 5, 6, 8, 3, 9))
         assert table.leftovers() == set()
 
-    @needs("row_deletes")
     def test_a_row_that_was_deleted_before_is_not_counted_twice(self, harness: Harness) -> None:
         table = harness.create(KV, BATCHES)
         table.delete("k = 4 or k = 6")
@@ -83,7 +81,6 @@ class ReplayContract(Selected):
         assert fingerprint(table.rows()) == rows
         assert len(table.rows()) == 8
 
-    @needs("row_deletes")
     def test_winners_between_attempts_are_replayed_from_what_was_written(self, harness: Harness) -> None:
         """Each attempt loses to one more delete, after its replay and before its commit."""
         table = harness.create(KV, BATCHES)

@@ -11,8 +11,9 @@ from lakekeeper.columnar.merge import merge
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.spi import Held, Matched, Traces
+from lakekeeper.spi import Followed, Held, Matched, Remains, Traces
 from lakekeeper.testing.curves import along_curve
+from lakekeeper.testing.deletes import followed
 from lakekeeper.testing.memory import Parts
 from lakekeeper.testing.values import Row, Token, at_path, from_json_value, text, token
 
@@ -63,6 +64,12 @@ class MemoryRunner:
                 wanted[what] -= 1
                 hits.append({"file": row["file"], "position": row["position"]})
         return Matched([hits], total, len(hits))
+
+    def follow(self, remains: Remains[Parts], most: int) -> Followed:
+        """The files at least half of whose rows were read, and the places of the rows that make the difference."""
+        found = followed(remains)
+        counts = (sum(map(len, side.values())) for side in (found.missing, found.gained))
+        return Followed() if max(counts) > most else found
 
     def hold(self, hits: Parts) -> Held[Parts]:
         """The places, and their number by file."""

@@ -1,6 +1,6 @@
 """The cost of a race: replay against rewrite, few lost rows against many rows, and a stream of deletes.
 
-    python -m tests.bench.replay [cost] [points] [stream] [--rows N,N] [--calls N] [--kinds delta,iceberg-v3]
+    python -m tests.bench.replay [cost] [points] [stream] [--rows N,N] [--calls N] [--kinds delta,iceberg-v3-copies]
 
 ``cost``    one recluster for each kind: wall seconds of the rewrite, of the replay of a DELETE of 1% of the rows just
             before its commit, and their ratio
@@ -29,6 +29,8 @@ from typing import Any
 import lakekeeper as lk
 
 KINDS = ("delta", "delta-row-ids", "iceberg-v2", "iceberg-v3")
+COPIES = "-copies"
+"""Ends the name of a kind whose statements copy on write, such as ``delta-copies`` and ``iceberg-v2-copies``."""
 _FILES = 20
 _FEW = 5  # rows in one small delete
 _BEFORE = 3  # a user's statements before the first call
@@ -48,10 +50,12 @@ class Lake:
         iceberg = self.kind.startswith("iceberg")
         name = f"{'ice' if iceberg else 'spark_catalog'}.bench.{self.kind.replace('-', '_')}_{self.rows}_{self.made}"
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
-        properties = {"write.delete.mode": "merge-on-read", "format-version": self.kind[-1]}
+        copies, kind = self.kind.endswith(COPIES), self.kind.removesuffix(COPIES)
+        mode = "copy-on-write" if copies else "merge-on-read"
+        properties = {"write.delete.mode": mode, "format-version": kind[-1]}
         if not iceberg:
-            row_ids = str(self.kind == "delta-row-ids").lower()
-            properties = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": row_ids}
+            vectors, row_ids = (str(each).lower() for each in (not copies, kind == "delta-row-ids"))
+            properties = {"delta.enableDeletionVectors": vectors, "delta.enableRowTracking": row_ids}
         listed = ", ".join(f"'{k}'='{v}'" for k, v in properties.items())
         columns = "id bigint, k bigint, a double, b string, c timestamp, d decimal(18,2), e string"
         provider = "iceberg" if iceberg else "delta"

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase
+from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase, successors_of
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Commit
+from lakekeeper.spi import Commit, Followed
 from lakekeeper_delta.table import DeltaTable
 from tests.delta.scene import Scene
 from tests.oracles import delta_log
@@ -30,6 +30,8 @@ class Race:
     snapshot: Snapshot
     rewrites: list[Rewrite]
     points: int = 0
+    followed: int = 0
+    compared: int = 0
     both: bool = True
 
     @classmethod
@@ -50,7 +52,8 @@ class Race:
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite:
         """Both ways of finding the rows must find the same number, unless the point lookup declines."""
         runner, deletes = SparkRunner(self.scene.spark), self.adapter.deletes
-        lost = deletes.lost(rewrite, self.snapshot, changes)
+        followed = self._followed(rewrite, changes)
+        lost = deletes.lost(rewrite, self.snapshot, changes, followed)
         assert lost.rows is not None
         places = deletes.places(lost) if lost.rows else {}
         self.points += places is not None
@@ -66,6 +69,23 @@ class Race:
         assert masked.written is rewrite.written
         assert masked.rows_out == rewrite.written.rows_out - total
         return masked
+
+    def _followed(self, rewrite: Rewrite, changes: Changes) -> Followed | None:
+        """The successors of removed inputs that hold only rows that were read: the same ones by both comparisons."""
+        files = successors_of(rewrite, changes)
+        if not files:
+            return Followed() if rewrite.successors is None else None
+        deletes = self.adapter.deletes
+        remains = deletes.remains(rewrite, self.snapshot, changes, files)
+        found = Followed() if remains is None else SparkRunner(self.scene.spark).follow(remains, 10**6)
+        here = deletes.compared(rewrite, self.snapshot, changes, files)
+        self.compared += here is not None
+        if here is not None:
+            assert set(here.files) == set(found.files)
+            assert _counts(here) == _counts(found)
+            found = here
+        self.followed += len(found.files)
+        return found
 
     def commit(self, run_id: str = "run-1") -> Commit:
         commit = self.adapter.commit(self.rewrites, self.snapshot, run_id)
@@ -100,7 +120,8 @@ class Race:
         known = {path: dv for r in self.rewrites for path, dv in r.inputs_now.items() if dv is not None}
         assert before - set(adds) == set(known.items())
         outputs = {o.path: o for r in self.rewrites for o in r.outputs}
-        assert {path for path, _ in set(adds) - before} == set(outputs) == set(commit.added)
+        moved = {o.path for r in self.rewrites for o in r.moved}
+        assert {path for path, _ in set(adds) - before} == {*outputs, *moved} == set(commit.added)
         for (path, _), add in adds.items():
             if path in outputs:
                 vector = add.get("deletionVector") or {"cardinality": 0}
@@ -150,7 +171,8 @@ def filled(scene: Scene, properties: str = VECTORS) -> Scene:
 
 def row_ids(scene: Scene) -> list[Any]:
     rows = scene.spark.read.format("delta").load(str(scene.path))
-    return sorted(rows.selectExpr("v", "k", "_metadata.row_id", "_metadata.row_commit_version").collect())
+    found = rows.selectExpr("v", "k", "_metadata.row_id", "_metadata.row_commit_version").collect()
+    return sorted(found, key=str)
 
 
 VALUES = """
@@ -164,3 +186,7 @@ VALUES = """
     cast(concat('a', id % 2) AS binary) AS b, IF(id % 2 = 0, null, id % 3) AS p, IF(id % 2 = 0, '', 'é') AS s
   FROM range(0, 60, 1, 1)
 """
+
+
+def _counts(found: Followed) -> tuple[int, ...]:
+    return tuple(sum(map(len, side.values())) for side in (found.missing, found.gained))

@@ -43,7 +43,7 @@ def test_positions_that_a_scan_found_are_copied_alike(scene: Scene, monkeypatch:
     scene.run("DELETE FROM {t} WHERE v = 'w4'")
     monkeypatch.setattr(point_lookup, "MOST_ROWS", 0)
     (rewrite,) = race.replay()
-    assert (race.points, rewrite.replayed) == (0, 40)
+    assert (race.points, rewrite.replayed) == (0, 1)
     assert all(_columnar(scene, output.path) for output in rewrite.outputs)
     race.won()
 
@@ -53,7 +53,7 @@ def test_copies_are_made_in_as_many_tasks_as_their_bytes_need(
 ) -> None:
     monkeypatch.setattr(columnar_copies, "BYTES_OF_TASK", 1)
     race = Race.start(filled(scene, COPIES), target_rows=20)
-    scene.run("DELETE FROM {t} WHERE v = 'w4'")
+    scene.run("DELETE FROM {t} WHERE v IN ('w4', 'w5', 'w6')")
     (rewrite,) = race.replay()
     assert len(rewrite.extra) > 1
     race.won()

@@ -11,9 +11,9 @@ import numpy as np
 
 from lakekeeper.core.model.blocks import UNKNOWN, Snapshot
 from lakekeeper.core.model.run_folders import RUN_FOLDER
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase
+from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase, successors_of
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Commit
+from lakekeeper.spi import Commit, Followed
 from lakekeeper_iceberg import IcebergTable
 from tests.iceberg.scene import Scene
 from tests.rewrites import rewritten, tasks_of
@@ -31,6 +31,8 @@ class Race:
     made: list[Rewrite]
     lost: list[int] = field(default_factory=list)
     points: int = 0
+    followed: int = 0
+    compared: int = 0
 
     @classmethod
     def start(
@@ -53,7 +55,8 @@ class Race:
     def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite:
         """Both ways of finding the rows must find the same number, unless the point lookup declines."""
         runner, deletes = SparkRunner(self.scene.spark), self.adapter.deletes
-        lost = deletes.lost(rewrite, self.snapshot, changes)
+        followed = self._followed(rewrite, changes)
+        lost = deletes.lost(rewrite, self.snapshot, changes, followed)
         places = deletes.places(lost) if lost.rows else {} if lost.rows == 0 else None
         self.points += places is not None
         matched = runner.match(deletes.traces(lost), 10**6)
@@ -72,6 +75,23 @@ class Race:
         assert masked.applied == applied_now(masked.task, changes)
         assert masked.unmasked == rewrite.written
         return masked
+
+    def _followed(self, rewrite: Rewrite, changes: Changes) -> Followed | None:
+        """The successors of removed inputs that hold only rows that were read: the same ones by both comparisons."""
+        files = successors_of(rewrite, changes)
+        if not files:
+            return Followed() if rewrite.successors is None else None
+        deletes = self.adapter.deletes
+        remains = deletes.remains(rewrite, self.snapshot, changes, files)
+        found = Followed() if remains is None else SparkRunner(self.scene.spark).follow(remains, 10**6)
+        here = deletes.compared(rewrite, self.snapshot, changes, files)
+        self.compared += here is not None
+        if here is not None:
+            assert set(here.files) == set(found.files)
+            assert _counts(here) == _counts(found)
+            found = here
+        self.followed += len(found.files)
+        return found
 
     def commit(self, run_id: str = "run-1") -> Commit:
         done = self.adapter.commit(self.made, self.snapshot, run_id)
@@ -141,3 +161,7 @@ def dangling(scene: Scene) -> None:
     files = scene.spark.table(f"{scene.sql}.data_files").select("file_path").collect()
     named = scene.spark.sql(f"SELECT DISTINCT file_path FROM {scene.sql}.position_deletes").collect()
     assert {r[0] for r in named} <= {r[0] for r in files}
+
+
+def _counts(found: Followed) -> tuple[int, ...]:
+    return tuple(sum(map(len, side.values())) for side in (found.missing, found.gained))

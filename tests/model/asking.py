@@ -22,7 +22,7 @@ COMMIT_FAULTS = ("rejected", "unknown, landed", "unknown, lost", "unknown, late"
 _COMMITS = ("commit", "delete")
 _NEVER = ("error", "stop before", "down")
 _THOUGH_DONE = ("error after", "stop after", "down after")
-_WORK = ("read", "write", "lost", "places", "traces", "mask", "find", "prepare")
+_WORK = ("read", "write", "compared", "remains", "lost", "places", "traces", "mask", "find", "prepare")
 SWEEP_FAULTS = ("down", "down after", "empty", "unknown, landed", "unknown, lost")
 """The storage fails before or after the call took effect; the log looks empty; an expiry's response is lost."""
 
@@ -90,7 +90,8 @@ def _call(world: World, question: Question, node: Node) -> Any:
     if question.method == "snapshot":
         return world.adapter.snapshot_of(node, *question.args)
     if question.method in (
-        "lost", "places", "traces", "mask", "covered", "find", "prepare", "keep", "delete", "tidy",
+        "compared", "remains", "lost", "places", "traces", "mask", "covered", "find", "prepare", "keep", "delete",
+        "tidy",
     ):  # fmt: skip
         return getattr(world.adapter.deletes, question.method)(*question.args)
     if question.method == "deletes.discard":

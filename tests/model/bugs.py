@@ -27,7 +27,7 @@ from lakekeeper.engine.merge.committer import Committer
 from lakekeeper.engine.merge.executor import Failed
 from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict, Unknown
-from lakekeeper.spi import Lost, Matched, Places, Traces
+from lakekeeper.spi import Followed, Lost, Matched, Places, Traces
 from lakekeeper.testing import memory
 from lakekeeper.testing.deletes import MemoryDeletes
 from lakekeeper.testing.lake import MemoryTable
@@ -35,7 +35,7 @@ from lakekeeper.testing.memory import MemoryAdapter, Parts
 from lakekeeper.testing.row_counts import scanned
 from lakekeeper.testing.runner import MemoryRunner
 from lakekeeper.testing.values import text
-from lakekeeper.testing.versions import DataFile, Version
+from lakekeeper.testing.versions import ROW_ID, DataFile, Version
 
 Patch = tuple[Any, str, Any]
 """A patch: an object, its attribute, and the replacement."""
@@ -212,17 +212,17 @@ def _equal_rows_are_one() -> list[Patch]:
 
 
 def _dead(gone: bool, back: bool) -> Callable[..., dict[str, list[int]] | None]:
-    def dead_since(self: MemoryDeletes, rewrite: Rewrite, now: Version) -> dict[str, list[int]] | None:
+    def dead_since(
+        self: MemoryDeletes, rewrite: Rewrite, now: Mapping[str, frozenset[int]]
+    ) -> dict[str, list[int]] | None:
         found: dict[str, list[int]] = {}
-        for path, deletes in rewrite.inputs_now.items():
-            if path not in now.files and not gone:
+        for path, was in self.reflected(rewrite).items():
+            if path not in self._store.current.files and not gone:
                 found[path] = []
                 continue
-            was = self._store.deleted(path, deletes)
-            is_now = self._store.deleted(path, now.files[path].delete_id if path in now.files else None)
-            if back and was - is_now:
+            if back and was - now[path]:
                 return None
-            found[path] = sorted(is_now - was)
+            found[path] = sorted(now[path] - was)
         return found
 
     return dead_since
@@ -240,11 +240,49 @@ def _second_replay_forgets_the_first() -> list[Patch]:
     """Only rows deleted since the last replay are searched, and masked in the original outputs."""
     real = MemoryDeletes.lost
 
-    def lost(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        found = real(self, rewrite, snapshot, changes)
-        return replace(found, base=rewrite.written)
+    def lost(self: MemoryDeletes, rewrite: Rewrite, *args: Any) -> Lost:
+        return replace(real(self, rewrite, *args), base=rewrite.written)
 
     return [(MemoryDeletes, "lost", lost)]
+
+
+def _gained_rows_are_forgotten() -> list[Patch]:
+    """An UPDATE is taken for a DELETE."""
+    real = Replayer.followed
+
+    def followed(self: Replayer, *args: Any) -> Followed | None:
+        found = real(self, *args)
+        return None if found is None else replace(found, gained={})
+
+    return [(Replayer, "followed", followed)]
+
+
+def _copies_are_compared_by_id() -> list[Patch]:
+    """An UPDATE keeps the ids of its rows."""
+    real = MemoryDeletes.remains
+
+    def remains(self: MemoryDeletes, *args: Any) -> Any:
+        found = real(self, *args)
+        assert found is not None
+        read, left = (
+            [[{**row, "row": row["row"][ROW_ID]} for row in part] for part in side]
+            for side in (found.read, found.left)
+        )
+        return replace(found, read=read, left=left)
+
+    return [(MemoryDeletes, "remains", remains)]
+
+
+def _copies_stay() -> list[Patch]:
+    """A commit removes its inputs alone."""
+    real = memory.replacement
+
+    def replacement(rewrites: Sequence[Rewrite], now: Version, *, tagged: bool) -> Version:
+        made = real(rewrites, now, tagged=tagged)
+        kept = {path: now.files[path] for r in rewrites for path in r.successors or () if path in now.files}
+        return replace(made, files={**kept, **made.files})
+
+    return [(memory, "replacement", replacement)]
 
 
 def _keeps_an_input() -> list[Patch]:
@@ -374,13 +412,14 @@ def _vectors_are_not_counted() -> list[Patch]:
     """A replay expects as many rows as it was given."""
     real = MemoryDeletes.lost
 
-    def lost(self: MemoryDeletes, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        return replace(real(self, rewrite, snapshot, changes), rows=None)
+    def lost(self: MemoryDeletes, *args: Any) -> Lost:
+        return replace(real(self, *args), rows=None)
 
     return [(MemoryDeletes, "lost", lost)]
 
 
 _RECLUSTER = ("recluster, masks", "recluster, files by value")
+_COPIES = ("recluster, files", "recluster, files by value")
 _FAULTS = ("recluster with faults, masks", "recluster with faults, files")
 _DELETE = ("delete, recluster and users, masks",)
 _BESIDE = ("delete beside another engine, files", "delete beside another engine, files by value")
@@ -412,6 +451,9 @@ BUGS: tuple[Bug, ...] = (
     Bug("inputs that are gone had no rows", _forgets_gone_inputs, _RECLUSTER),
     Bug("a second replay forgets the first", _second_replay_forgets_the_first, ("three winners, masks",)),
     Bug("an input stays beside the outputs", _keeps_an_input, _RECLUSTER),
+    Bug("rows that copies have gained are forgotten", _gained_rows_are_forgotten, _COPIES),
+    Bug("rows of copies are compared by their ids", _copies_are_compared_by_id, _COPIES[:1]),
+    Bug("copies of inputs stay beside the outputs", _copies_stay, _COPIES),
     Bug("an output is an input", _output_is_an_input, _RECLUSTER),
     Bug("a delete looks at the old files only", _delete_looks_at_old_files_only, _DELETE),
     Bug(

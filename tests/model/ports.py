@@ -22,7 +22,7 @@ from lakekeeper.core.vacuum.vacuum_plan import (
     FileInfo,
     Garbage,
 )
-from lakekeeper.spi import Commit, Held, Lost, Places, Prepared, Tidied, Traces
+from lakekeeper.spi import Commit, Followed, Held, Lost, Places, Prepared, Remains, Tidied, Traces
 from lakekeeper.testing.memory import Parts
 
 if TYPE_CHECKING:
@@ -153,8 +153,20 @@ class ScriptedDeletes:
     def __init__(self, scripted: Scripted) -> None:
         self._ask = scripted.ask
 
-    def lost(self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes) -> Lost:
-        return self._ask("lost", rewrite, snapshot, changes)
+    def compared(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Followed | None:
+        return self._ask("compared", rewrite, snapshot, changes, tuple(files))
+
+    def remains(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, files: Sequence[str]
+    ) -> Remains[Parts] | None:
+        return self._ask("remains", rewrite, snapshot, changes, tuple(files))
+
+    def lost(
+        self, rewrite: Rewrite, snapshot: Snapshot, changes: Changes, followed: Followed | None = None
+    ) -> Lost:
+        return self._ask("lost", rewrite, snapshot, changes, followed)
 
     def places(self, lost: Lost) -> Places | None:
         return self._ask("places", lost)

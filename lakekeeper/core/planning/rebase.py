@@ -6,6 +6,9 @@
 
 A replay turns a lost race into a commit only if that is provably right: as many rows are found in the outputs as were
 deleted, each at a position of its own; else the group is dropped, and nothing of it becomes visible.
+
+A copy-on-write statement removes an input and adds a successor, a file with the rows that are left. Our commit also
+removes the successors: the rows that they lack are masked, and those that they have gained move to files of ours.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.successors import Replacement, successors
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ class Rewrite:
 
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
     is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
-    those that a later replay replaced, and ``unmasked`` the rewrite as it was written. ``by_rows`` is the reason why
+    those that a later replay replaced, and ``unmasked`` the rewrite as it was written. ``successors`` are the files in
+    place of removed inputs that the commit removes too (None: none of them, now and later, as a replay has found that
+    they are not worth it), and ``moved`` the files with the rows that only these have. ``by_rows`` is the reason why
     Spark sorted the rows, if the adapter has a columnar half.
     """
 
@@ -55,13 +61,24 @@ class Rewrite:
     extra: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     unmasked: Rewrite | None = field(default=None, compare=False, repr=False)
+    successors: tuple[str, ...] | None = ()
+    moved: tuple[Output, ...] = ()
     run_id: str = ""
     by_rows: Reason | None = None
 
     @property
     def inputs_now(self) -> Mapping[str, str | None]:
-        """Path → deletes in force, as this rewrite may be committed upon; None: the input must be gone."""
-        return dict(zip(self.task.inputs, self.applied or self.task.delete_ids, strict=True))
+        """Path → deletes in force, as this rewrite may be committed upon; None: the input must be gone.
+
+        The successors, which have no deletes, are among them.
+        """
+        inputs = dict(zip(self.task.inputs, self.applied or self.task.delete_ids, strict=True))
+        return inputs | dict.fromkeys(self.successors or (), "")
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The data files that the commit adds."""
+        return tuple(output.path for output in (*self.outputs, *self.moved))
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -82,12 +99,15 @@ class Rewrite:
         rows: int,
         extra: Iterable[str],
         before: Rewrite,
+        successors: tuple[str, ...] | None = (),
+        moved: Iterable[Output] = (),
     ) -> Rewrite:
         """This rewrite with ``rows`` more rows masked, by a replay of ``before``; ``extra`` are all files now in use.
 
         This rewrite is ``before`` itself, or what was written, where a replay starts over.
         """
-        kept = tuple(extra)
+        came = tuple(moved)
+        kept = (*extra, *(output.path for output in came))
         files = dict.fromkeys((*before.extra, *before.stale))
         return replace(
             self,
@@ -98,6 +118,8 @@ class Rewrite:
             extra=kept,
             stale=tuple(path for path in files if path not in kept),
             unmasked=self.written,
+            successors=successors,
+            moved=came,
         )
 
     @property
@@ -174,6 +196,8 @@ class Changes:
     winners        commits since the snapshot, oldest first
     removed        paths of the snapshot's blocks that are live no more
     delete_ids     path → deletes in force now, for blocks whose deletes changed
+    replacements   commits that removed blocks of the snapshot, or files that such a commit added, oldest first, as far
+                   as the adapter follows them
     obstacle       why nothing of ours may be committed any more (table re-created, schema changed …); None if it may
     earlier        commits of the seconds before the snapshot, oldest first, as far as they cost little: a hint
     """
@@ -183,6 +207,7 @@ class Changes:
     removed: frozenset[str] = frozenset()
     delete_ids: Mapping[str, str] = field(default_factory=dict)
     obstacle: Reason | None = None
+    replacements: tuple[Replacement, ...] = ()
     earlier: tuple[Winner, ...] = ()
 
     @property
@@ -221,8 +246,8 @@ def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 
     """Determine which rewrites survive ``changes``.
 
     Appends and deletes elsewhere change nothing. A rewrite whose inputs have other deletes now, or are gone, is
-    replayed. It is dropped if more than ``most_gone`` of its inputs are gone: the rest is not worth the search, and a
-    new plan will find the rows where they are now.
+    replayed. It is dropped if more than ``most_gone`` of its inputs are gone and have no successors: the rest is not
+    worth the search, and a new plan will find the rows where they are now.
     """
     keep: list[Rewrite] = []
     replay: list[Rewrite] = []
@@ -233,7 +258,7 @@ def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 
             drop.append(Dropped(rewrite, changes.obstacle))
         elif not gone and not deleted:
             keep.append(rewrite)
-        elif _gone(rewrite, changes) > most_gone * len(rewrite.task.inputs):
+        elif mostly_gone(rewrite, changes, most_gone) and not successors_of(rewrite, changes):
             drop.append(Dropped(rewrite, why(gone, deleted, changes)))
         else:
             replay.append(rewrite)
@@ -241,16 +266,40 @@ def rebase(rewrites: Iterable[Rewrite], changes: Changes, *, most_gone: float = 
 
 
 def touched(rewrite: Rewrite, changes: Changes) -> tuple[list[str], list[str]]:
-    """(inputs that are gone, or back, since the rewrite; inputs with other deletes than it reflects)."""
-    known = rewrite.inputs_now
+    """(inputs that are gone, or back, since the rewrite; inputs with other deletes than it reflects).
+
+    Its successors are inputs, too.
+    """
+    task = rewrite.task
+    known = dict(zip(task.inputs, rewrite.applied or task.delete_ids, strict=True))
     moved = [path for path, deletes in known.items() if (path in changes.removed) != (deletes is None)]
-    before = dict(zip(rewrite.task.inputs, rewrite.task.delete_ids, strict=True))
+    moved += sorted(set(rewrite.successors or ()).difference(successors_of(rewrite, changes)))
+    before = dict(zip(task.inputs, task.delete_ids, strict=True))
     deleted = [
         path
         for path, deletes in known.items()
         if path not in moved and deletes is not None and changes.delete_ids.get(path, before[path]) != deletes
     ]
     return moved, deleted
+
+
+def successors_of(rewrite: Rewrite, changes: Changes) -> tuple[str, ...]:
+    """The successors of a rewrite's inputs that its next replay compares with them."""
+    return () if rewrite.successors is None else successors(rewrite.task.inputs, changes.replacements)
+
+
+def changed_inputs(rewrite: Rewrite, changes: Changes) -> list[str]:
+    """The inputs of which other rows may be deleted now than the outputs reflect.
+
+    Their deletes changed, or they are gone: what their successors hold may change with each commit.
+    """
+    task, followed = rewrite.task, rewrite.successors is not None
+    reflected = rewrite.applied or task.delete_ids
+    return [
+        path
+        for path, now, before in zip(task.inputs, applied_now(task, changes), reflected, strict=True)
+        if now != before or (now is None and followed)
+    ]
 
 
 def applied_now(task: MergeTask, changes: Changes) -> tuple[str | None, ...]:
@@ -261,8 +310,10 @@ def applied_now(task: MergeTask, changes: Changes) -> tuple[str | None, ...]:
     )
 
 
-def _gone(rewrite: Rewrite, changes: Changes) -> int:
-    return sum(path in changes.removed for path in rewrite.task.inputs)
+def mostly_gone(rewrite: Rewrite, changes: Changes, most: float = 0.5) -> bool:
+    """Whether more than this part of a rewrite's inputs is gone."""
+    inputs = rewrite.task.inputs
+    return sum(path in changes.removed for path in inputs) > most * len(inputs)
 
 
 def why(gone: Sequence[str], deleted: Sequence[str], changes: Changes) -> Reason:

@@ -165,7 +165,7 @@ class Committer:
             self.registration.renew()  # a replay writes files: Rejected where that is too late
         replayer = Replayer(self.adapter, self.runner, self.run_id, self.snapshot, self.options)
         became: dict[str, Rewrite | Dropped] = {lost.rewrite.task.id: lost for lost in sorted_out.drop}
-        replayed = replayer.replay_all(sorted_out.replay, changes)
+        replayed = replayer.replay_all(sorted_out.replay, changes, sorted_out.keep)
         became |= {r.task.id: done for r, done in zip(sorted_out.replay, replayed, strict=True)}
         now = [became.get(rewrite.task.id, rewrite) for rewrite in pending]
         lost = [each for each in now if isinstance(each, Dropped)]
@@ -208,7 +208,7 @@ class Committer:
         removed = tuple(
             path for r in self.pending for path, deletes in r.inputs_now.items() if deletes is not None
         )
-        added = tuple(output.path for r in self.pending for output in r.outputs)
+        added = tuple(path for r in self.pending for path in r.added)
         return Commit(version, self.run_id, removed, added)
 
     def settle(self, doubt: Unknown) -> Landed:

@@ -1,5 +1,6 @@
 """Replay: deletes that won a race are applied to outputs that are not visible yet.
 
+    inputs replaced by copy-on-write ─► the rows that their successors lack
     lost ─┬─ places found at once ──────────────────┬─► mask ─► check ─► a rewrite for the newest version
           └─ traces ─► match ─┬─ all of them found ─┘
                               └─ anything else ─────────────────────────► the group is dropped
@@ -12,6 +13,7 @@ for the rows that were deleted since.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,14 +30,17 @@ from lakekeeper.core.planning.rebase import (
     Dropped,
     Rewrite,
     applied_now,
+    mostly_gone,
+    successors_of,
     touched,
     why,
 )
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.uncommitted import without_error
 from lakekeeper.errors import Conflict, reason
-from lakekeeper.spi import Adapter, Lost, Matched, Runner
+from lakekeeper.spi import Adapter, Followed, Lost, Matched, Runner
 
+_log = logging.getLogger(__name__)
 _AFTER_WRITING = {Code.MASK_DISAGREES, Code.MASKED_OTHER_VERSION}
 """Why a group is dropped after its replay has written files."""
 
@@ -53,21 +58,44 @@ class Replayer:
     snapshot: Snapshot
     options: Options
 
-    def replay_all(self, rewrites: Sequence[Rewrite], changes: Changes) -> list[Rewrite | Dropped]:
-        """See :meth:`replay`; several groups are replayed side by side."""
+    def replay_all(
+        self, rewrites: Sequence[Rewrite], changes: Changes, kept: Sequence[Rewrite] = ()
+    ) -> list[Rewrite | Dropped]:
+        """See :meth:`replay`; several groups are replayed side by side. ``kept`` are in the same commit as they are."""
         threads = min(len(rewrites), self.options.groups.max_concurrent)
         if threads <= 1:
-            return [self.replay(rewrite, changes) for rewrite in rewrites]
-        with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-replay") as pool:
-            return list(pool.map(lambda rewrite: self.replay(rewrite, changes), rewrites))
+            done = [self.replay(rewrite, changes) for rewrite in rewrites]
+        else:
+            with ThreadPoolExecutor(threads, thread_name_prefix="lakekeeper-replay") as pool:
+                done = list(pool.map(lambda rewrite: self.replay(rewrite, changes), rewrites))
+        return self._apart(done, changes, kept)
 
-    def replay(self, rewrite: Rewrite, changes: Changes) -> Rewrite | Dropped:
-        """The rewrite masked for ``changes``, or the dropped group, whose files the caller removes."""
+    def _apart(
+        self, replayed: Sequence[Rewrite | Dropped], changes: Changes, kept: Sequence[Rewrite]
+    ) -> list[Rewrite | Dropped]:
+        """The rewrites with no successor in two of them: two groups may have read equal rows, of which one is left."""
+        taken = {path for rewrite in kept for path in rewrite.successors or ()}
+        apart: list[Rewrite | Dropped] = []
+        for once in replayed:
+            done = once
+            if isinstance(once, Rewrite) and not taken.isdisjoint(once.successors or ()):
+                done = self.replay(once, changes, frozenset(taken))
+            taken.update(done.successors or () if isinstance(done, Rewrite) else ())
+            apart.append(done)
+        return apart
+
+    def replay(
+        self, rewrite: Rewrite, changes: Changes, taken: frozenset[str] = frozenset()
+    ) -> Rewrite | Dropped:
+        """The rewrite masked for ``changes``, or the dropped group, whose files the caller removes.
+
+        ``taken`` are successors that other rewrites of the commit remove.
+        """
         cause = why(*touched(rewrite, changes), changes)
         try:
             with self.runner.working(self.run_id, rewrite.task.label):
                 try:
-                    masked = self._masked(rewrite, changes)
+                    masked = self._masked(rewrite, changes, taken)
                 finally:
                     with suppress(Exception):  # memory that is not freed must not cost the group
                         self.adapter.release(rewrite.task)
@@ -78,13 +106,18 @@ class Replayer:
             # unchanged.
             said = str(error) if isinstance(error, Conflict) else reason(error)
             return Dropped(rewrite, cause.plus(Reason.of(Code.NOT_REPLAYED, error=said)), littered=True)
+        if masked is None:
+            return Dropped(rewrite, cause)
         if isinstance(masked, Reason):
             return Dropped(rewrite, cause.plus(masked), littered=masked.code in _AFTER_WRITING)
         return masked
 
-    def _masked(self, rewrite: Rewrite, changes: Changes) -> Rewrite | Reason:
-        """The rewrite with the deletes applied, or why it was dropped."""
-        lost = self.adapter.deletes.lost(rewrite, self.snapshot, changes)
+    def _masked(self, rewrite: Rewrite, changes: Changes, taken: frozenset[str]) -> Rewrite | Reason | None:
+        """The rewrite with the deletes applied, or why it was dropped (None: too little of its inputs is left)."""
+        followed = self.followed(rewrite, changes, taken)
+        if (followed is None or not followed.files) and mostly_gone(rewrite, changes):
+            return None
+        lost = self.adapter.deletes.lost(rewrite, self.snapshot, changes, followed)
         if lost.rows is not None:
             wrong = self._too_many(lost, lost.rows)
             if wrong:
@@ -95,6 +128,24 @@ class Replayer:
                 wrong = not_all_found(lost.rows, found)
                 return wrong or self.proven(self.adapter.deletes.mask(lost, places), lost, lost.rows)
         return self._matched(lost)
+
+    def followed(self, rewrite: Rewrite, changes: Changes, taken: frozenset[str]) -> Followed | None:
+        """What became of the inputs that are gone; None if they have no successors."""
+        files = [path for path in successors_of(rewrite, changes) if path not in taken]
+        if not files:
+            return Followed() if rewrite.successors is None else None
+        try:
+            deletes = self.adapter.deletes
+            followed = deletes.compared(rewrite, self.snapshot, changes, files)
+            if followed is None:
+                remains = deletes.remains(rewrite, self.snapshot, changes, files)
+                followed = Followed() if remains is None else self.runner.follow(remains, self._most(rewrite))
+            return followed
+        except Halted:
+            raise
+        except Exception as error:
+            _log.debug("%s: copies of inputs are not followed: %s", self.adapter.table, reason(error))
+            return Followed()
 
     def _matched(self, lost: Lost) -> Rewrite | Reason:
         """Masked by a scan of the touched inputs and of all outputs."""
@@ -132,7 +183,9 @@ class Replayer:
         if masked.replayed != total or masked.rows_out != written.rows_out - total:
             rows_out = {"rows": written.rows_out, "left": masked.rows_out}
             wrong = Reason.of(Code.MASK_DISAGREES, deleted=total, **rows_out)
-        elif masked.applied != applied_now(masked.task, lost.changes):
+        elif sum(output.rows for output in masked.moved) != lost.gained:
+            wrong = Reason.of(Code.MASK_DISAGREES, deleted=total, rows=written.rows_out, left=masked.rows_out)
+        elif (masked.applied, masked.successors) != (applied_now(masked.task, lost.changes), lost.successors):
             wrong = Reason.of(Code.MASKED_OTHER_VERSION)
         if wrong:
             without_error(self.adapter.table, lambda: self.adapter.discard([replace(masked, outputs=())]))
