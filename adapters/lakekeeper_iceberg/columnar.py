@@ -125,9 +125,9 @@ class IcebergColumnar:
         table = self.jvm.pinned(self.table())
         first = self.planner.tasks(table, task.read_version, task.inputs[:1])[0].file()
         place = self._place(table, task, run_id, first)
-        files = tuple(self._data_file(table, first, place, merge, file, task) for file in written)
+        files = tuple(self.data_file(table, first, place, merge, file, task) for file in written)
         rows = sum(int(each.rows or 0) - len(unpack(each.deleted)) for each in merge.inputs)
-        made = staging.Made(files)
+        made = staging.Made(files, merge=merge)
         return Rewrite(task, staging.outputs_of(files), rows, native=made, run_id=run_id)
 
     def _place(self, table: Any, task: MergeTask, run_id: str, like: Any) -> str:
@@ -158,7 +158,7 @@ class IcebergColumnar:
                 masked.append((file.location, self.jvm.items(scan.deletes())))
         if any(self.jvm.equality(delete) for _, deletes in masked for delete in deletes):
             raise _Refused("equality deletes")
-        rows, lineage = iter(self.jvm.rows_of(self._deleted(table, masked))), _has_lineage(table)
+        rows, lineage = iter(self.jvm.rows_of(self._deleted(table, masked))), has_lineage(table)
         return [
             FileInput(
                 files.path(file.location),
@@ -181,7 +181,7 @@ class IcebergColumnar:
                 raise _Refused("too many deleted rows")
         return found
 
-    def _data_file(
+    def data_file(
         self, table: Any, like: Any, place: str, merge: FileMerge, file: WrittenFile, task: MergeTask
     ) -> Any:
         """A DataFile with the metrics that Iceberg reads from the footer, and with those that footers lack."""
@@ -263,10 +263,11 @@ def _columns(jvm: Iceberg, table: Any, task: MergeTask) -> tuple[FileColumn, ...
     if any(known.findField(part["source-id"]) is None for part in json.loads(text)["fields"]):
         raise _Refused("a partition by a dropped column")
     plain = tuple(_column(field, constant) for field in SchemaFields(jvm, known).top)
-    return plain + _LINEAGE if _has_lineage(table) else plain
+    return plain + _LINEAGE if has_lineage(table) else plain
 
 
-def _has_lineage(table: Any) -> bool:
+def has_lineage(table: Any) -> bool:
+    """Whether the rows of a table have row ids and versions."""
     return int(table.operations().current().formatVersion()) >= _WITH_LINEAGE
 
 
@@ -329,7 +330,7 @@ def _key(task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...
 
 def _schema_text(jvm: Iceberg, table: Any) -> str:
     schema = table.schema()
-    if _has_lineage(table):
+    if has_lineage(table):
         schema = jvm.static("org.apache.iceberg.MetadataColumns", "schemaWithRowLineage")(schema)
     return str(jvm.static("org.apache.iceberg.SchemaParser", "toJson")(schema))
 

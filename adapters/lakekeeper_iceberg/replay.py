@@ -16,6 +16,8 @@ from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Followed, Lost, Places, Remains, Traces
 from lakekeeper_iceberg import copied_files, lost_rows, point_lookup, staging
 from lakekeeper_iceberg.block_tracking import Follower
+from lakekeeper_iceberg.columnar import IcebergColumnar
+from lakekeeper_iceberg.columnar_copies import columnar_copies
 from lakekeeper_iceberg.copy_on_write import live_copies
 from lakekeeper_iceberg.lost_positions import Before, find_lost, have_row_ids
 from lakekeeper_iceberg.lost_rows import Scans
@@ -118,6 +120,7 @@ class Replays:
             inputs=tuple(inputs),
             deletes=tuple(leaving),
             moved=tuple(moved),
+            merge=base.native.merge,
             kept=replace(lost.native.kept, masked=made.masked, mask_of=made.mask_of),
         )
         named = dict.fromkeys(str(delete.location()) for delete in native.masks)
@@ -191,20 +194,43 @@ class Replays:
         dead = {path: int(index.cardinality()) for path, index in masks.items()}
         alive = [o for o in base.outputs if dead.get(o.path, 0) < o.rows + o.masked]
         named = {o.path for o in alive}
-        new = [Mask(files[path], masks[path]) for path in fresh if path in named]
-        run = run_folder(base.task.table_uuid, base.run_id)
-        written = write_masks(self.jvm, at.table, new, run)
-        of_new = dict(zip((m.path for m in new), in_order(self.jvm, new, written), strict=True))
-        mask_of = {p: d for p, d in (base.native.kept.mask_of | of_new).items() if p in named}
-        if not mask_of or (format_version(at.table) > 1 and sum(o.rows + o.masked for o in alive) <= room):
-            outputs = [_live(o, dead.get(o.path, 0)) for o in alive]
-            kept = {path: masks[path] for path in mask_of}
-            return _Made(tuple(files[o.path] for o in alive), tuple(outputs), kept, mask_of)
-        by_id = have_row_ids(at.table, at.reads(base).values())
-        deletes = [(files[path], delete) for path, delete in mask_of.items()]
-        copied = live_copies(self.jvm, at.table, deletes, written.paths, run, row_ids=by_id)
+        touched = {path: index for path, index in masks.items() if path in named}
+        if not touched or (format_version(at.table) > 1 and sum(o.rows + o.masked for o in alive) <= room):
+            return self._by_deletes(at, base, alive, files, touched, fresh)
+        columnar = IcebergColumnar(self.jvm, self.planner, lambda: at.table)
+        copied = columnar_copies(self.jvm, columnar, at.table, base, touched)
+        if copied is None:
+            copied = self._copies(at, base, files, touched)
         made = [new for o in alive for new in copied.get(o.path, [files[o.path]])]
         return _Made(tuple(made), staging.outputs_of(made), {}, {})
+
+    def _by_deletes(
+        self,
+        at: Before,
+        base: Rewrite,
+        alive: Sequence[Output],
+        files: Mapping[str, Any],
+        masks: Mapping[str, Any],
+        fresh: Mapping[str, Any],
+    ) -> _Made:
+        """The outputs with delete files; those of the files in ``fresh`` are new."""
+        new = [Mask(files[path], masks[path]) for path in fresh if path in masks]
+        written = write_masks(self.jvm, at.table, new, run_folder(base.task.table_uuid, base.run_id))
+        of_new = dict(zip((m.path for m in new), in_order(self.jvm, new, written), strict=True))
+        mask_of = {p: d for p, d in (base.native.kept.mask_of | of_new).items() if p in masks}
+        outputs = [_live(o, int(masks[o.path].cardinality()) if o.path in masks else 0) for o in alive]
+        return _Made(tuple(files[o.path] for o in alive), tuple(outputs), masks, mask_of)
+
+    def _copies(
+        self, at: Before, base: Rewrite, files: Mapping[str, Any], masks: Mapping[str, Any]
+    ) -> dict[str, list[Any]]:
+        """Copies of outputs without their masks, by Spark's rows, one after the other."""
+        run = run_folder(base.task.table_uuid, base.run_id)
+        new = [Mask(files[path], index) for path, index in masks.items()]
+        written = write_masks(self.jvm, at.table, new, run)
+        pairs = zip((m.file for m in new), in_order(self.jvm, new, written), strict=True)
+        by_id = have_row_ids(at.table, at.reads(base).values())
+        return live_copies(self.jvm, at.table, list(pairs), written.paths, run, row_ids=by_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakekeeper.core.model.file_merge import files_for
+from lakekeeper.core.model.file_merge import FileMerge, files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
@@ -52,6 +52,7 @@ class Made:
     version           None, or the snapshot of the last replay; then
     inputs, deletes   are the data files and file-scoped delete files of that snapshot to remove
     moved             data files to add with the rows that successors of inputs have gained
+    merge             what columnar workers wrote the files from; None if Spark's rows did
     kept              state for the next replay, filled by the first one
     """
 
@@ -61,6 +62,7 @@ class Made:
     inputs: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
     moved: tuple[Any, ...] = ()
+    merge: FileMerge | None = None
     kept: Kept = field(default_factory=lambda: Kept())  # noqa: PLW0108 - the class is defined below
 
 
