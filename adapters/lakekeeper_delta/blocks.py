@@ -69,6 +69,7 @@ def without_key(log: Log, state: State, blocks: BlockSet) -> Snapshot:
         blocks=blocks,
         complete=False,
         properties=state.properties,
+        log_mark=state.log_mark,
     )
 
 

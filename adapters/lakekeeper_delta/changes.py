@@ -20,6 +20,7 @@ from lakekeeper.core.planning.successors import Replacement
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check
 from lakekeeper_delta.json_commits import Since, commits_between, commits_of
+from lakekeeper_delta.log_lineage import follows
 from lakekeeper_delta.native import Log, State
 
 
@@ -29,6 +30,7 @@ class _Seen:
 
     snapshot: Snapshot
     changes: Changes
+    lineage: object
 
 
 _last: WeakKeyDictionary[Log, _Seen] = WeakKeyDictionary()
@@ -37,16 +39,19 @@ _lock = Lock()
 
 def changes_since(log: Log, snapshot: Snapshot) -> Changes:
     """See ``spi.Adapter.changes_since``. Reads only the commits since the last call for this snapshot."""
+    newest, lineage = _newest(log, snapshot), commits_of(log).lineage
     with _lock:
         seen = _last.get(log)
-    if seen is not None and seen.snapshot is snapshot:
-        before = seen.changes
-    else:
+    if seen is None or seen.snapshot is not snapshot:
         before = replace(_nothing(snapshot), earlier=_earlier(log, snapshot))
-    changes = replace(_since(log, snapshot, before), earlier=before.earlier)
+    elif seen.lineage is lineage:
+        before = seen.changes
+    else:  # another copy of the log may have another commit of the version that was seen last
+        before = replace(_nothing(snapshot), earlier=seen.changes.earlier)
+    changes = replace(_since(log, snapshot, before, newest), earlier=before.earlier)
     if not changes.obstacle:
         with _lock:
-            _last[log] = _Seen(snapshot, changes)
+            _last[log] = _Seen(snapshot, changes, lineage)
     return changes
 
 
@@ -65,8 +70,7 @@ def _earlier(log: Log, snapshot: Snapshot) -> tuple[Winner, ...]:
     return ()
 
 
-def _since(log: Log, snapshot: Snapshot, before: Changes) -> Changes:
-    newest = _newest(log, snapshot)
+def _since(log: Log, snapshot: Snapshot, before: Changes, newest: int | None) -> Changes:
     if newest == before.version:
         return before
     try:
@@ -82,11 +86,7 @@ def _newest(log: Log, snapshot: Snapshot) -> int | None:
     """The newest version, without a listing; None if that is not certain."""
     if snapshot.version is None:
         return None
-    version, table_uuid = snapshot.version, snapshot.table_uuid
-    try:
-        return commits_of(log).newest(lambda: log.at(version, table_uuid))
-    except NotFound:
-        return None
+    return commits_of(log).newest(snapshot.version, snapshot.log_mark)
 
 
 def _by_state(log: Log, snapshot: Snapshot) -> Changes:
@@ -96,7 +96,7 @@ def _by_state(log: Log, snapshot: Snapshot) -> Changes:
         now = log.latest()
     except Unsupported as error:  # Delta itself no longer opens the table
         return replace(before, obstacle=_feature_added(error))
-    obstacle = obstacle_to(log.name, now, snapshot)
+    obstacle = obstacle_to(log, now, snapshot)
     if now.table_uuid != snapshot.table_uuid:
         return Changes(now.version, obstacle=obstacle)  # the log is another table's: nothing to compare
     try:
@@ -150,17 +150,23 @@ def replacements(
     return tuple(found)
 
 
-def obstacle_to(table: str, now: State, snapshot: Snapshot) -> Reason | None:
+def obstacle_to(log: Log, now: State, snapshot: Snapshot) -> Reason | None:
     """Why files written for ``snapshot`` may no longer be committed; None if they may.
 
     A plain change of table properties is no obstacle.
     """
     if now.table_uuid != snapshot.table_uuid:
         return Reason.of(Code.TABLE_RECREATED)
+    version = -1 if snapshot.version is None else snapshot.version
+    there = follows(log, now, version, snapshot.log_mark)
+    if there is None:
+        return Reason.of(Code.LOG_INCOMPLETE, error=f"commit {version}, which was read, is gone from it")
+    if not there:
+        return Reason.of(Code.LOG_REPLACED)
     if now.schema_id != snapshot.schema_id:
         return Reason.of(Code.SCHEMA_CHANGED)
     try:
-        check(table, now.reader, now.writer, now.features, now.properties)
+        check(log.name, now.reader, now.writer, now.features, now.properties)
     except Unsupported as error:
         return _feature_added(error)
     return None

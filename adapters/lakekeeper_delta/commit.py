@@ -159,7 +159,7 @@ def _check_inputs(log: Log, rewrites: Sequence[Rewrite], snapshot: Snapshot, now
 
 def refuse_obstacle(log: Log, snapshot: Snapshot, now: State) -> None:
     """Raise Conflict if ``snapshot`` no longer describes the table."""
-    obstacle = obstacle_to(log.name, now, snapshot)
+    obstacle = obstacle_to(log, now, snapshot)
     if obstacle:
         raise Conflict(f"{log.name}: {obstacle}; nothing was committed")
 

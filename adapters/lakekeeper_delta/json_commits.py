@@ -24,7 +24,8 @@ from lakekeeper.errors import MALFORMED, AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, names_vectors, vector_id
 from lakekeeper_delta.filesystem import Disk, in_parallel
-from lakekeeper_delta.native import Log, State
+from lakekeeper_delta.log_marks import mark, same_mark
+from lakekeeper_delta.native import Log
 from lakekeeper_delta.per_log import PerLog
 from lakekeeper_delta.spellings import Canonical, of_log
 
@@ -83,17 +84,28 @@ class Commits:
         self._known: dict[int, Since] = {}
         self._statuses: dict[int, _Status] = {}  # of the known commits
         self._anchor: _Status | None = None  # of the newest commit, which may not be read yet
+        self._passed: dict[int, _Status] = {}  # of commits before it that were looked at, in the same log
+        self._lineage = object()
 
-    def newest(self, read: Callable[[], State]) -> int | None:
-        """The newest version, probed from the one that ``read`` returns; None if the log may be another table's."""
+    @property
+    def lineage(self) -> object:
+        """Another object once the log was found to be rolled back or replaced."""
+        with self._lock:
+            return self._lineage
+
+    def newest(self, version: int, log_mark: str) -> int | None:
+        """The newest version, probed from the newest known one; None if that is not certain.
+
+        Nor is it certain if ``version`` may be another commit than the one with this mark. An empty mark is that of any
+        commit, once the log is known by another one.
+        """
         with self._lock:
             anchor = self._anchor
             if anchor is None:
-                state = read()
-                made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
-                anchor = self._status(state.version)
-                if anchor is None or anchor[1] // 1000 != made // 1000:
+                anchor = self._status(version)
+                if anchor is None or not same_mark(_mark_of(anchor), log_mark):
                     return None
+                self._passed[version] = anchor
             elif self._status(anchor[0]) != anchor:
                 self._forget()
                 return None
@@ -101,8 +113,15 @@ class Commits:
                 following = self._status(anchor[0] + 1)
                 if following is None:
                     return None
-                anchor = following
+                anchor = self._passed[following[0]] = following
             self._anchor = anchor
+            if log_mark:
+                seen = self._passed.get(version) or self._status(version)
+                if seen is None or not same_mark(_mark_of(seen), log_mark):
+                    return None
+                self._passed[version] = seen
+            for earlier in sorted(self._passed)[:-_REMEMBERED]:
+                del self._passed[earlier]
             return anchor[0]
 
     def between(self, log: Log, after: int, upto: int) -> Since:
@@ -151,9 +170,16 @@ class Commits:
                 self._forget()
 
     def _forget(self) -> None:
-        self._anchor = None
+        self._anchor, self._lineage = None, object()
+        self._passed.clear()
         self._known.clear()
         self._statuses.clear()
+
+    def mark(self, log: Log, version: int) -> str:
+        """The mark of a commit as it is now, by one request; empty if it is not in the log."""
+        with suppress(NotFound):
+            return _mark_of(self._require_status(log, version))
+        return ""
 
     def statuses(self, log: Log, versions: range) -> list[Any]:
         """The FileStatus of each commit. Raises NotFound if log cleanup has removed one."""
@@ -219,6 +245,10 @@ def _status_of(version: int, status: Any) -> _Status:
     return version, int(status.getModificationTime()), int(status.getLen())
 
 
+def _mark_of(status: _Status) -> str:
+    return mark(*status[1:])
+
+
 commits_of = PerLog(Commits)
 """The commits of a log read so far."""
 
@@ -226,6 +256,11 @@ commits_of = PerLog(Commits)
 def commits_between(log: Log, after: int, upto: int) -> Since:
     """See :meth:`Commits.between`; an empty range reads nothing."""
     return commits_of(log).between(log, after, upto) if upto > after else Since()
+
+
+def commit_mark(log: Log, version: int) -> str:
+    """See :meth:`Commits.mark`."""
+    return commits_of(log).mark(log, version)
 
 
 def commit_files(log: Log, versions: range) -> list[Any]:

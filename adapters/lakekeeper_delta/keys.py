@@ -36,7 +36,7 @@ CLUSTERING = "clustering"
 _CLUSTERING_DOMAIN = "delta.clustering"
 _DOMAIN = Kind("domainMetadata", ("domain", "configuration", "removed"))
 _VERSIONS = 4  # whose columns are kept
-_native: PerLog[OrderedDict[tuple[str, int], tuple[str, ...]]] = PerLog(lambda _: OrderedDict())
+_native: PerLog[OrderedDict[tuple[str, int, str], tuple[str, ...]]] = PerLog(lambda _: OrderedDict())
 
 Resolve = Callable[[Sequence[str], str], tuple[ClusterKey, list[Found]]]
 """The key of columns (Spark SQL spelling) under a layout, and where its statistics are; raises OptionError."""
@@ -51,7 +51,7 @@ def native_columns(log: Log, state: State) -> tuple[str, ...]:
     """The columns of CLUSTER BY in Spark SQL spelling; empty if the table has no such key."""
     if CLUSTERING not in state.features:
         return ()
-    known, version = _native(log), (state.table_uuid, state.version)
+    known, version = _native(log), (state.table_uuid, state.version, state.log_mark)
     columns = known.get(version)
     if columns is None:
         columns = _in_log(log, state)

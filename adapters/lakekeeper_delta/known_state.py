@@ -5,7 +5,8 @@
 
 Delta reads the whole log for each version whose files are needed, and drops the files of the version before once there
 is a newer one. A table with a small log is left to it; of a larger one, the log is read once, and then what is new.
-The base is a Snapshot object of our own, which Delta does not know: nothing else drops its files.
+The base is a Snapshot object of our own, which Delta does not know: nothing else drops its files. A new one is made
+where the log was rolled back or replaced, and where the log's files that it is read from are gone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import pyarrow.compute as pc
 
 from lakekeeper.errors import AdapterError, NotFound
 from lakekeeper_delta.json_commits import commit_files, commits_between
+from lakekeeper_delta.log_files import is_readable
+from lakekeeper_delta.log_lineage import follows
 from lakekeeper_delta.named_adds import named_adds
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.per_log import PerLog
@@ -57,13 +60,13 @@ class Parts:
 
 
 class _Known:
-    """What is kept of one log: the base, tails by version, and the AddFiles of tasks."""
+    """What is kept of one log: the base, parts by version with their State, and the AddFiles of tasks."""
 
     def __init__(self) -> None:
         self.lock = RLock()
         self.base: tuple[State, Any] | None = None
-        self.parts: OrderedDict[int, Parts] = OrderedDict()
-        self.inputs: OrderedDict[tuple[int, str], Any] = OrderedDict()
+        self.parts: OrderedDict[int, tuple[State, Parts]] = OrderedDict()
+        self.inputs: OrderedDict[tuple[int, str, str], Any] = OrderedDict()
 
     def parts_of(self, log: Log, state: State) -> Parts:
         with self.lock:
@@ -71,14 +74,15 @@ class _Known:
                 self._drop()
             if self.base is None and not _is_large(state):
                 return Parts(state.snapshot)
-            known = self.parts.get(state.version)
-            if known is None:
+            made_for, known = self.parts.get(state.version, (None, None))
+            # Another State of the version: other commits, or other files of the log, since a checkpoint replaced some.
+            if known is None or made_for is not state:
+                self._forget(state.version)
                 known = self._tailed(log, state) or self._based(log, state)
-                self.parts[state.version] = known
+                self.parts[state.version] = state, known
             self.parts.move_to_end(state.version)
             while len(self.parts) > _KEPT_TAILS:
-                _, old = self.parts.popitem(last=False)
-                _uncache(old.tail)
+                self._forget(next(iter(self.parts)))
             return known
 
     def _tailed(self, log: Log, state: State) -> Parts | None:
@@ -87,6 +91,10 @@ class _Known:
             return None
         before, base = self.base
         if not 0 <= state.version - before.version <= MOST_COMMITS:
+            return None
+        if not follows(log, state, before.version, before.log_mark):
+            return None
+        if state is not before and not is_readable(log, before):
             return None
         if state.version == before.version:
             return Parts(base, kept=True)
@@ -115,10 +123,13 @@ class _Known:
     def _drop(self) -> None:
         if self.base is not None:
             _uncache(self.base[1])
-        for each in self.parts.values():
-            _uncache(each.tail)
+        for version in list(self.parts):
+            self._forget(version)
         self.base = None
-        self.parts.clear()
+
+    def _forget(self, version: int) -> None:
+        if version in self.parts:
+            _uncache(self.parts.pop(version)[1].tail)
 
 
 _known = PerLog(lambda _: _Known())
@@ -176,14 +187,14 @@ def inputs_of(log: Log, state: State, task: str, paths: Iterable[str]) -> Any:
     The version is kept too.
     """
     log.pin(state)
-    known = _known(log)
+    known, at = _known(log), (state.version, state.log_mark, task)
     with known.lock:
-        kept = known.inputs.get((state.version, task))
+        kept = known.inputs.get(at)
     if kept is not None:
         return kept
     found = add_files(log, state, paths)
     with known.lock:
-        known.inputs[state.version, task] = found
+        known.inputs[at] = found
         while len(known.inputs) > _KEPT_TASKS:
             known.inputs.popitem(last=False)
     return found

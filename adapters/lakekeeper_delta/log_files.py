@@ -108,6 +108,14 @@ class LogFiles:
         return Path(str(self._folder.toUri().getPath()), file.name)
 
 
+def is_readable(log: Log, state: State) -> bool:
+    """Whether the log still has the oldest file of a version, which is the first that log cleanup deletes."""
+    held = state.snapshot.logSegment()
+    checkpoint = held.checkpointProvider().topLevelFiles()
+    oldest = (held.deltas() if checkpoint.isEmpty() else checkpoint).head().getPath()
+    return bool(oldest.getFileSystem(log.log.newDeltaHadoopConf()).exists(oldest))
+
+
 def read_in_driver(log: Log, read: Callable[[LogFiles], T | None]) -> T | None:
     """The result of ``read``; None where Delta has to read the log instead."""
     try:

@@ -16,6 +16,7 @@ from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import session_confs
 from lakekeeper_delta.char_columns import holds_char
 from lakekeeper_delta.features import refusals
+from lakekeeper_delta.log_marks import marks_of, same_mark
 from lakekeeper_delta.shims import shim_of
 
 _DELTA = "org.apache.spark.sql.delta"
@@ -38,7 +39,8 @@ _LAYOUT_METADATA = (
 class State:
     """One version of the table: Delta's Snapshot object, and the metadata in constant use.
 
-    ``schema`` is the JSON schema as plain data; ``reader``, ``writer`` and ``features`` are the protocol.
+    ``schema`` is the JSON schema as plain data; ``reader``, ``writer`` and ``features`` are the protocol. ``marks`` has
+    those of its own commit and of others since its checkpoint, by version (see ``log_marks``).
     """
 
     snapshot: Any
@@ -50,6 +52,12 @@ class State:
     reader: int
     writer: int
     features: frozenset[str]
+    marks: Mapping[int, str]
+
+    @property
+    def log_mark(self) -> str:
+        """The mark of the version's own commit."""
+        return self.marks[self.version]
 
     @property
     def mapped(self) -> bool:
@@ -143,7 +151,9 @@ class Log:
             if known is not None and bool(known.snapshot.equals(snapshot)):
                 self._kept.move_to_end(version)
                 return known
-        return self._keep(snapshot)
+        newest = self._keep(snapshot)
+        self._forget_replaced(newest)
+        return newest
 
     def at(self, version: int, table_uuid: str) -> State:
         """An older version. Raises NotFound if the log no longer has it, or if it is another table's.
@@ -187,10 +197,10 @@ class Log:
         return not failed
 
     def _keep(self, snapshot: Any) -> State:
-        metadata, protocol = snapshot.metadata(), snapshot.protocol()
+        metadata, protocol, version = snapshot.metadata(), snapshot.protocol(), int(snapshot.version())
         state = State(
             snapshot=snapshot,
-            version=int(snapshot.version()),
+            version=version,
             table_uuid=str(metadata.id()),
             schema=json.loads(metadata.schemaString()),
             partition_columns=tuple(map(str, self.jvm.python_list(metadata.partitionColumns()))),
@@ -200,6 +210,7 @@ class Log:
             features=frozenset(
                 map(str, self.jvm.python_list(protocol.readerAndWriterFeatureNames().toSeq()))
             ),
+            marks=marks_of(snapshot.logSegment(), version),
         )
         with self._lock:
             self._kept[state.version] = state
@@ -207,6 +218,15 @@ class Log:
             while len(self._kept) > _KEPT_SNAPSHOTS:
                 self._kept.popitem(last=False)
         return state
+
+    def _forget_replaced(self, newest: State) -> None:
+        """Forget the versions of a log that was rolled back or replaced, as far as the newest version shows it."""
+        with self._lock:
+            for states in (self._kept, self._pinned):
+                for version, known in list(states.items()):
+                    now = newest.marks.get(version, known.log_mark)
+                    if version > newest.version or not same_mark(now, known.log_mark):
+                        del states[version]
 
     def pin(self, state: State) -> None:
         """Keep a version that a merge reads: its commits may leave the log before the merge ends."""

@@ -23,6 +23,7 @@ from lakekeeper_delta.features import check
 from lakekeeper_delta.file_history import ADD_LINE, Journal
 from lakekeeper_delta.filesystem import THREADS, Disk, in_parallel
 from lakekeeper_delta.json_commits import LARGE, read_commits
+from lakekeeper_delta.log_marks import same_time
 from lakekeeper_delta.native import Log, State
 
 _ADD = re.compile(ADD_LINE)
@@ -87,14 +88,9 @@ def trusted(log: Log, disk: Disk) -> State:
     state = log.in_memory()
     info = disk.status(commit_file(disk, state.version))
     made = int(state.snapshot.logSegment().lastCommitFileModificationTimestamp())
-    if info is None or not _same_time(info.modified_ms, made):
+    if info is None or not same_time(info.modified_ms, made):
         state = log.latest()
     return state
-
-
-def _same_time(one: int, other: int) -> bool:
-    """Whether two times are equal; some stores return whole seconds in one call and milliseconds in another."""
-    return one == other or (one // 1000 == other // 1000 and 0 in (one % 1000, other % 1000))
 
 
 def _read(log: Log, disk: Disk, state: State, since: int | None, searched: Collection[str]) -> Journal:

@@ -23,10 +23,11 @@ from lakekeeper_delta.blocks import read_blocks, without_key
 from lakekeeper_delta.bloom_filters import DeltaBloomFilters
 from lakekeeper_delta.columnar import DeltaColumnar
 from lakekeeper_delta.columns import Found, resolve
-from lakekeeper_delta.commit_times import commits_ms
+from lakekeeper_delta.commit_times import commits_ms, recent_commits
 from lakekeeper_delta.compute_statistics import DeltaStatistics
 from lakekeeper_delta.deletes import DeltaRowDeletes
 from lakekeeper_delta.features import check
+from lakekeeper_delta.log_lineage import follows
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.notes import DeltaNotes
 from lakekeeper_delta.restore import DeltaRestores
@@ -122,8 +123,9 @@ class DeltaTable:
             key=key,
             blocks=blocks,
             properties=state.properties,
-            commits_ms=commits_ms(self._log, state, blocks),
+            commits_ms=commits_ms(recent_commits(self._log, state), blocks),
             key_problem=problem,
+            log_mark=state.log_mark,
         )
         return self.matching(whole, where) if where else whole
 
@@ -138,21 +140,31 @@ class DeltaTable:
         """``snapshot`` with the files of the commits since; every change of a Delta table is a commit.
 
         None after a change of metadata, protocol or key, after more commits than a whole read is worth, and where log
-        cleanup has removed one of them.
+        cleanup has removed one of them. None too where the log does not show the commit of ``snapshot``: the log may
+        have been restored from a backup, and written on.
         """
         state = self.refuse_unsupported()
         if state.table_uuid != snapshot.table_uuid or snapshot.version is None:
             return None
-        if state.version == snapshot.version:
-            return snapshot
+        if state.version <= snapshot.version:
+            same = follows(self._log, state, snapshot.version, snapshot.log_mark)
+            return snapshot if same else None
         key, found, problem = self._key(state, columns)
         if (key, problem) != (snapshot.key, snapshot.key_problem):
+            return None
+        recent = recent_commits(self._log, state)
+        if not follows(self._log, state, snapshot.version, snapshot.log_mark, recent):
             return None
         blocks = refreshed_blocks(self._log, state, snapshot, found)
         if blocks is None:
             return None
-        times = commits_ms(self._log, state, blocks)
-        return replace(snapshot, version=state.version, blocks=blocks, commits_ms=times)
+        return replace(
+            snapshot,
+            version=state.version,
+            blocks=blocks,
+            commits_ms=commits_ms(recent, blocks),
+            log_mark=state.log_mark,
+        )
 
     def _key(
         self, state: State, columns: Sequence[str] | None

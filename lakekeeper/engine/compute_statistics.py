@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -114,7 +114,7 @@ class _Work:
         events = Events(self.adapter.table, run_id, self.observer)
         events.emit("planned", files=outdated.files, bytes=outdated.bytes)
         seen = retried(self.adapter.version, self.clock, LONG_PAUSES if self.run_ids else SHORT_PAUSES)
-        read = replace(seen, version=outdated.version)
+        read = seen.at_version(outdated.version)
         timeout_ms = self.options.vacuum.lease_timeout_ms
         with registered_run(self.adapter, run_id, read, self.clock, timeout_ms) as registration:
             with self.runner.working(run_id, f"{self.adapter.table}: statistics of {outdated.files:,} files"):

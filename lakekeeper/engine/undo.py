@@ -108,7 +108,7 @@ def _committed(
 ) -> tuple[Reversal | Undone, Commit]:
     events = Events(adapter.table, name.undo_id, observer)
     # Registered as a reader of the version before the run, whose files a vacuum must leave alone.
-    read = replace(adapter.version(), version=found.before)
+    read = adapter.version().at_version(found.before)
     try:
         with registered_run(
             adapter, new_run_id(), read, clock, options.vacuum.lease_timeout_ms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import replace
 
 import numpy as np
@@ -11,37 +10,10 @@ import pytest
 
 from lakekeeper.core.model.blocks import make_blocks
 from lakekeeper.core.planning.block_age import ages
-from lakekeeper_delta.commit_times import RECENT, without_ours, writer_times
+from lakekeeper_delta.commit_times import RECENT, without_ours
 from lakekeeper_delta.json_commits import parsed
 from tests.delta.scene import Scene
 from tests.rewrites import recluster
-
-
-class Files:
-    """A Scala collection of FileStatus, as far as the code reads it."""
-
-    def __init__(self, *listed: str) -> None:
-        self._listed = listed
-
-    def mkString(self, between: str) -> str:  # noqa: N802
-        return between.join(self._listed)
-
-
-def test_only_commit_files_count_whatever_the_file_system_calls_its_status() -> None:
-    tail = "isDirectory=false; length=9; replication=1; blocksize=33554432; modification_time={}; owner=}}"
-    log = "s3a://b/t x/_delta_log"
-    found = writer_times(
-        Files(
-            f"S3AFileStatus{{path={log}/{3:020d}.json; "
-            + tail.format(1003)
-            + " isEmptyDirectory=FALSE eTag=a",
-            f"FileStatus{{path={log}/{4:020d}.crc; " + tail.format(1004),
-            f"FileStatus{{path={log}/{4:020d}.checkpoint.parquet; " + tail.format(1005),
-            f"FileStatus{{path={log}/{1:020d}.{4:020d}.compacted.json; " + tail.format(1006),
-            f"FileStatus{{path={log}/_commits/{5:020d}.{uuid.UUID(int=5)}.json; " + tail.format(1007),
-        )
-    )
-    assert found == {3: 1003, 5: 1007}
 
 
 def test_a_commit_that_added_only_merged_blocks_is_ours() -> None:

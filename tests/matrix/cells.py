@@ -140,6 +140,7 @@ def _across(world: World, cell: Cell, folder: Path) -> tuple[str, MergeReport]:
 OBSTACLES = frozenset(
     {
         Code.TABLE_RECREATED,
+        Code.LOG_REPLACED,
         Code.SCHEMA_CHANGED,
         Code.KEY_COLUMN_DROPPED,
         Code.FEATURE_ADDED,

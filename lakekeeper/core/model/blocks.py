@@ -318,6 +318,8 @@ class Snapshot:
     boundaries    rank boundaries stored next to the table's data, for a key that follows a curve; None: missing, or not
                   loaded
     key_problem   why ``key`` is None although the table stores one: its column was dropped, has no statistics …
+    log_mark      what distinguishes the version's commit from one of the same number, which a log has that was restored
+                  from a backup and written on; empty if that commit was not looked at, or if a version is unique
     """
 
     table: str
@@ -334,3 +336,8 @@ class Snapshot:
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     boundaries: Boundaries | None = None
     key_problem: str = ""
+    log_mark: str = ""
+
+    def at_version(self, version: int | None) -> Snapshot:
+        """A name for another version of the table, whose commit was not looked at; the blocks are still these."""
+        return replace(self, version=version, log_mark="")

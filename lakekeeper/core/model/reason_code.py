@@ -179,6 +179,7 @@ class Code(str, Enum):
 
     # Why nothing that was written for a snapshot may be committed any more
     TABLE_RECREATED = "table_recreated", "the table was dropped and created again"
+    LOG_REPLACED = "log_replaced", "the table's log was rolled back or replaced by another one"
     SCHEMA_CHANGED = "schema_changed", "the table's columns, partitioning or row tracking changed"
     KEY_COLUMN_DROPPED = "key_column_dropped", "columns of the key were dropped: {columns}"
     FEATURE_ADDED = "feature_added", "the table now has '{feature}', which is not supported"

@@ -168,7 +168,7 @@ def since(adapter: Adapter[Any], version: int, entry: TrashEntry) -> Changes | N
     seen = adapter.version()
     if seen.table_uuid != entry.table_uuid:
         return None
-    return adapter.changes_since(replace(seen, version=version))
+    return adapter.changes_since(seen.at_version(version))
 
 
 def restore_run(entry: TrashEntry) -> str:

@@ -141,7 +141,7 @@ class _Restore:
             trash_entries.change(self.adapter.notes, self.slot, entry, begun)
             self.entry = begun
         timeout_ms = self.options.vacuum.lease_timeout_ms
-        read = replace(seen, version=entry.version)
+        read = seen.at_version(entry.version)
         with registered_run(self.adapter, self.writer, read, self.clock, timeout_ms) as registration:
             return self._append(registration)
 
@@ -265,9 +265,7 @@ class _Restore:
             seen = retried(self.adapter.version, self.clock)
         except Exception as error:
             raise self._unknown(doubt) from error
-        version = settled_version(
-            self.adapter, replace(seen, version=self.entry.since), self._run_id, self.clock
-        )
+        version = settled_version(self.adapter, seen.at_version(self.entry.since), self._run_id, self.clock)
         if version is not None:
             return Commit(version, self._run_id, (), tuple(copies.rows))
         raise self._unknown(doubt) from doubt
