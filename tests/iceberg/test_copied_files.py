@@ -115,13 +115,17 @@ def test_a_copy_in_another_partition_spec_stays(scene: Scene, version: int) -> N
 
 def test_commits_that_are_not_followed_one_by_one(scene: Scene) -> None:
     """After a delete file for several data files, a listing shows which inputs are gone, but not what replaced them."""
-    race = Race.start(three_files(scene, 2, **COPIES))
+    properties = {**COPIES, "write.delete.granularity": "partition"}
+    scene.create("k INT, v STRING, d INT", more="PARTITIONED BY (d)", properties=properties)
+    for start in (0, 30, 60):
+        rows = f"cast(id * 37 % 101 AS int), concat('v', id), 1 FROM range({start}, {start + 30})"
+        scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {rows}")
+    race = Race.start(scene)
     scene.run("DELETE FROM {t} WHERE v = 'v7'")
     race.replay()
     assert race.made[0].successors
     scene.run(
-        "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read', "
-        "'write.delete.granularity' = 'partition')",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
         "DELETE FROM {t} WHERE v IN ('v40', 'v70')",
     )
     check(scene, race, 32, dangle=True)
