@@ -2,18 +2,21 @@
 
     read      a@1 a@2 b@3        left   f: a b@1 x@2        missing   a@2        gained   f: x@2
 
-Two rows are equal if they are in all columns; rows that are equal are interchangeable, and the last ones are taken.
-PyArrow decodes column after column, and rows that agree so far get the same number.
+Two rows are equal if they are in all columns; rows that are equal are interchangeable. Copies mostly have the order of
+what they copy, so runs of equal rows are paired first. The others are numbered: those that agree in a column get the
+same number, and then those that agree in the next column, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from lakekeeper.columnar.aligned import Flags, unpaired
 from lakekeeper.columnar.find import MOST_BYTES, Footers, Identity, Source, Written, as_compared
 from lakekeeper.columnar.parquet import Column, Leaves, ParquetFile
 from lakekeeper.columnar.read_ahead import in_parallel
@@ -21,6 +24,7 @@ from lakekeeper.columnar.rows import Budget, by_file, whole_group
 from lakekeeper.columnar.values import Declined, Longs
 
 _MOST_ROWS = 4_000_000  # of all files together: each takes a few dozen bytes
+_MOST_DECODED = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,70 +59,83 @@ def compare(
         footers.update((source.name, file.footer) for source, file in zip(sources, files, strict=True))
         if sum(file.rows for file in files) > _MOST_ROWS:
             raise Declined("too many rows")
-        number = _numbered(files, identity.columns, budget or Budget(MOST_BYTES))
+        columns = _columns(files, identity.columns, budget or Budget(MOST_BYTES))
     finally:
         for file in files:
             file.close()
-    cuts = np.cumsum([file.rows for file in files])[:-1]
-    parts = np.split(number, cuts)
-    return _compared(read, parts[: len(read)], left, parts[len(read) :])
+    return _compared(read, left, [file.rows for file in files], columns)
 
 
 def _compared(
-    read: Sequence[Written], before: Sequence[Longs], left: Sequence[Source], after: Sequence[Longs]
+    read: Sequence[Written], left: Sequence[Source], counts: Sequence[int], columns: Sequence[pa.Array]
 ) -> Copies:
-    """The result from the numbers of the rows of each file; equal rows have the same number."""
-    kinds = 1 + max((int(part.max()) for part in (*before, *after) if len(part)), default=-1)
-    live = [np.delete(np.arange(len(part)), each.masked) for each, part in zip(read, before, strict=True)]
-    numbers = [part[at] for part, at in zip(before, live, strict=True)]
-    known = _counts(numbers, kinds)
-    kept = list(range(len(left)))
+    """The result from the values of all rows, in the order of the files; ``counts`` are the rows of each."""
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    ranges = [range(*each) for each in pairwise(starts.tolist())]
+    before, after = ranges[: len(read)], dict(enumerate(ranges[len(read) :]))
+    free = np.ones(starts[len(read)], np.bool_)
+    for each, rows in zip(read, before, strict=True):
+        free[each.masked + rows.start] = False
     while True:
-        rows = [after[i] for i in kept]
-        balance = known - _counts(rows, kinds)
-        gained = _last(rows, np.maximum(-balance, 0))
-        half = [2 * int(new.sum()) <= len(new) for new in gained]
-        if all(half):
+        rest = np.flatnonzero(unpaired(columns, free, list(after.values())))
+        number = _numbered(columns, rest)
+        of_read = rest < len(free)
+        balance = np.bincount(number[of_read], minlength=len(rest)) - np.bincount(
+            number[~of_read], minlength=len(rest)
+        )
+        gained = rest[~of_read][_last(number[~of_read], np.maximum(-balance, 0))]
+        new = {
+            i: gained[(gained >= rows.start) & (gained < rows.stop)] - rows.start for i, rows in after.items()
+        }
+        others = [i for i, places in new.items() if 2 * len(places) > len(after[i])]
+        if not others:
             break
-        kept = [i for i, good in zip(kept, half, strict=True) if good]
-    lost = _last(numbers, np.maximum(balance, 0))
+        for i in others:
+            del after[i]
+    lost = rest[of_read][_last(number[of_read], np.maximum(balance, 0))]
+    missing = {
+        each.source.name: lost[(lost >= rows.start) & (lost < rows.stop)] - rows.start
+        for each, rows in zip(read, before, strict=True)
+    }
     return Copies(
-        tuple(left[i].name for i in kept),
-        {each.source.name: at[n] for each, at, n in zip(read, live, lost, strict=True) if n.any()},
-        {left[i].name: np.flatnonzero(new) for i, new in zip(kept, gained, strict=True) if new.any()},
+        tuple(left[i].name for i in after),
+        {name: places for name, places in missing.items() if len(places)},
+        {left[i].name: places for i, places in new.items() if len(places)},
     )
 
 
-def _counts(numbers: Sequence[Longs], kinds: int) -> Longs:
-    return sum((np.bincount(part, minlength=kinds) for part in numbers), np.zeros(kinds, np.int64))
-
-
-def _last(numbers: Sequence[Longs], wanted: Longs) -> list[np.ndarray]:
-    """Which rows of each file are the last ``wanted`` ones of their number."""
-    if not numbers:
-        return []
-    together = np.concatenate(numbers)
-    order = np.argsort(together, kind="stable")[::-1]
-    numbered = together[order]
-    first = np.r_[True, numbered[1:] != numbered[:-1]] if len(order) else np.zeros(0, np.bool_)
+def _last(number: Longs, wanted: Longs) -> Flags:
+    """Which rows are the last ``wanted`` ones of their number."""
+    order = np.argsort(number, kind="stable")[::-1]
+    numbered = number[order]
+    first = np.r_[True, numbered[1:] != numbered[:-1]][: len(order)]
     rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
     chosen = np.zeros(len(order), np.bool_)
     chosen[order] = rank < wanted[numbered]
-    return np.split(chosen, np.cumsum([len(part) for part in numbers])[:-1])
+    return chosen
 
 
-def _numbered(files: Sequence[ParquetFile], columns: Sequence[Column], budget: Budget) -> Longs:
-    """A number for each row, file after file: the same for rows that are equal in all columns, and for no others."""
-    number = np.zeros(sum(file.rows for file in files), np.int64)
+def _numbered(columns: Sequence[pa.Array], rows: Longs) -> Longs:
+    """A number for each of these rows: the same for rows that are equal in all columns, and for no others."""
+    number, taken = np.zeros(len(rows), np.int64), pa.array(rows)
+    for part in columns:
+        codes = part.take(taken).dictionary_encode(null_encoding="encode")
+        pairs = number * len(codes.dictionary) + codes.indices.to_numpy().astype(np.int64)
+        number = pa.array(pairs).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return number
+
+
+def _columns(files: Sequence[ParquetFile], columns: Sequence[Column], budget: Budget) -> list[pa.Array]:
+    """The canonical values of all rows, column by column."""
+    found: list[pa.Array] = []
     for column in columns:
         leaves = [file.find(column) for file in files]
         if len({as_compared(each.shape) for each in leaves}) > 1:
             raise Declined(f"column {column} is not stored in the same way by all files")
-        for part in _parts(files, leaves, budget):
-            codes = part.dictionary_encode(null_encoding="encode")
-            pairs = number * len(codes.dictionary) + codes.indices.to_numpy().astype(np.int64)
-            number = pa.array(pairs).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return number
+        found += _parts(files, leaves, budget)
+        if sum(part.nbytes for part in found) > _MOST_DECODED:
+            raise Declined("the rows take too much memory")
+    return found
 
 
 def _parts(files: Sequence[ParquetFile], leaves: Sequence[Leaves], budget: Budget) -> list[pa.Array]:

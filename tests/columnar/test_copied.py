@@ -122,22 +122,37 @@ def test_like_a_count_by_hand(tmp_path: Path, seed: int) -> None:
     read = [[rng.choice(kinds) for _ in range(rng.randint(0, 30))] for _ in range(3)]
     kept = rng.sample([r for file in read for r in file], sum(map(len, read)) * 2 // 3)
     left = [kept[::2], [*kept[1::2], *rng.sample(kept, min(3, len(kept)))], [row(9), row(8), *kept[:1]]]
-    followed = left[:2]
     found = compared(tmp_path, read, left)
     assert found.files == ("out0", "out1")
-    assert missing(found) == by_hand(read, followed, "in")
-    assert gained(found) == by_hand(followed, read, "out")
+    before, after = counted(read), counted(left[:2])
+    assert counted([read], missing(found), "in") == before - after
+    assert counted([left], gained(found), "out") == after - before
 
 
-def by_hand(files: Sequence[Any], others: Sequence[Any], name: str) -> dict[str, list[int]]:
-    """The last of equal rows of which the others have fewer."""
-    have, expected = Counter(str(r) for file in others for r in file), dict[str, list[int]]()
-    for number, file in enumerate(files):
-        for at, each in enumerate(file):
-            have[str(each)] -= 1
-            if have[str(each)] < 0:
-                expected.setdefault(f"{name}{number}", []).append(at)
-    return expected
+def counted(files: Sequence[Any], places: dict[str, list[int]] | None = None, name: str = "") -> Counter[str]:
+    """The rows of files, or those at some places."""
+    if places is None:
+        return Counter(str(r) for file in files for r in file)
+    assert all(len(set(at)) == len(at) for at in places.values())
+    (of_name,) = files
+    return Counter(str(of_name[int(file.removeprefix(name))][i]) for file, at in places.items() for i in at)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_copies_with_the_order_of_what_they_copy(tmp_path: Path, seed: int) -> None:
+    """Long runs of equal rows, several files in one copy, and rows that are deleted, changed or added."""
+    rng = random.Random(seed)
+    read = [[row(1000 * i + j // 3) for j in range(rng.randint(300, 900))] for i in range(3)]
+    masked = {i: sorted(rng.sample(range(len(file)), 5)) for i, file in enumerate(read)}
+    live = [[r for j, r in enumerate(file) if j not in masked[i]] for i, file in enumerate(read)]
+    kept = [[r for r in file if rng.random() > 0.01] for file in live]
+    left = [[*kept[1], *kept[0]], [({**r, "v": "new"} if rng.random() < 0.01 else r) for r in kept[2]]]
+    left[1].insert(rng.randrange(100), row(7))
+    found = compared(tmp_path, read, left, masked=masked)
+    assert found.files == ("out0", "out1")
+    assert counted([read], missing(found), "in") == counted(live) - counted(left)
+    assert counted([left], gained(found), "out") == counted(left) - counted(live)
+    assert not any(set(at) & set(masked[int(file[2:])]) for file, at in missing(found).items())
 
 
 def test_what_cannot_be_compared_exactly_is_declined(tmp_path: Path) -> None:
