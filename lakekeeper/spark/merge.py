@@ -74,7 +74,7 @@ class SparkRunner:
         return row_match.match(traces, most)
 
     def follow(self, remains: Remains[DataFrame], most: int) -> Followed:
-        """The rows that successors lack; see :mod:`lakekeeper.spark.copied_rows`."""
+        """What successors lack and have gained; see :mod:`lakekeeper.spark.copied_rows`."""
         return copied_rows.follow(remains, most)
 
     def hold(self, hits: DataFrame) -> Held[DataFrame]:

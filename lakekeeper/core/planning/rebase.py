@@ -8,7 +8,7 @@ A replay turns a lost race into a commit only if that is provably right: as many
 deleted, each at a position of its own; else the group is dropped, and nothing of it becomes visible.
 
 A copy-on-write statement removes an input and adds a successor, a file with the rows that are left. Our commit also
-removes the successors: the rows that they lack are masked, and those that they have gained move to files of ours.
+removes the successors: the rows that they lack are masked, and those that they have gained move to a file of ours.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Rewrite:
     After a replay ``applied`` are the deletes in force at each input that the outputs reflect (None: the input
     is gone), ``replayed`` the rows that all replays masked, ``extra`` the files in use that replays wrote, ``stale``
     those that a later replay replaced, and ``unmasked`` the rewrite as it was written. ``successors`` are the files in
-    place of removed inputs that the commit removes too (None: none of them, now and later, as a replay has found that
-    they are not worth it), and ``moved`` the files with the rows that only these have. ``by_rows`` is the reason why
-    Spark sorted the rows, if the adapter has a columnar half.
+    place of removed inputs that the commit also removes (None: none of them, now or later, since a replay has found
+    that they hold mostly other rows), and ``moved`` the files with the rows that only these have. ``by_rows`` is the
+    reason why Spark sorted the rows, if the adapter has a columnar half.
     """
 
     task: MergeTask

@@ -5,7 +5,7 @@
     DELETE           d, b ─► e        e holds those of d and b
     DELETE           c, x ─► f, g     x is no input: f and g may hold rows of either
 
-Which of them hold only rows that were read, the rows themselves show.
+A replay compares their rows with those of the inputs, and follows those that hold mostly rows that were read.
 """
 
 from __future__ import annotations
