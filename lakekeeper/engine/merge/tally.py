@@ -108,10 +108,10 @@ def _group(
     return GroupResult(
         id=task.id,
         status=status,
-        files_in=len(task.inputs),
+        files_in=len(task.inputs) + len(rewrite.successors or () if rewrite else ()),
         bytes_in=task.input_bytes,
-        files_out=len(rewrite.outputs) if rewrite else 0,
-        bytes_out=rewrite.bytes_out if rewrite else 0,
+        files_out=len(rewrite.added) if rewrite else 0,
+        bytes_out=rewrite.bytes_out + sum(output.bytes for output in rewrite.moved) if rewrite else 0,
         level=task.level,
         partition=task.partition,
         reason=task.reason,

@@ -89,6 +89,8 @@ def test_an_update_in_each_input_moves_the_updated_rows(scene: Scene) -> None:
     before = scene.table.rows()
     report = raced(scene, lambda: scene.table.update("k >= 12 and k < 18 or k = 3", {"v": "new"}))
     assert (report.groups[0].status, report.replayed_rows_count) == ("committed", 9)
+    assert report.rewritten_data_files_count == 14, "the inputs, and the files in their place"
+    assert report.added_data_files_count == len(scene.table.current.files)
     assert Counter(entry.level for entry in scene.table.current.files.values())[0] == 1
     left = [{**row, "v": "new"} if 12 <= row["k"] < 18 or row["k"] == 3 else row for row in before]
     assert fingerprint(scene.table.rows()) == fingerprint(left)
