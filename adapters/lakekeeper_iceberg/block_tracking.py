@@ -79,7 +79,8 @@ class Seen:
 
     ``listing`` is of the version from which commits are tracked; ``index`` holds its deletes, updated by later commits.
     ``added`` are the delete files added since the snapshot, by data file, with their keys, and ``gone`` the keys of the
-    delete files removed since. After a listing, ``added`` is None. ``equality``: equality deletes were added since.
+    delete files removed since. After a listing, ``added`` is None. ``equality``: equality deletes may have been added
+    since.
     """
 
     snapshot: Snapshot
@@ -235,9 +236,11 @@ class Follower:
         before = dict(zip(blocks.path.to_pylist(), blocks.delete_id.to_pylist(), strict=True))
         ids = {path: now[path] for path, known in before.items() if now.get(path, known) != known}
         removed = frozenset(path for path in before if path not in now)
-        # What was replaced by what is not known; successors(…) sees that a removal is not explained.
+        # A listing shows neither what replaced which file, nor whether equality deletes were added.
         changes = replace(seen.changes, removed=removed, delete_ids=ids, replacements=())
-        return replace(seen, changes=changes, listing=files, index=None, added=None, gone=frozenset())
+        return replace(
+            seen, changes=changes, listing=files, index=None, added=None, gone=frozenset(), equality=True
+        )
 
     def _until(self, pinned: Any, snapshot: Snapshot) -> int:
         """The sequence number of the snapshot: later equality deletes also apply to the outputs of a rewrite."""

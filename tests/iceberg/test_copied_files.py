@@ -113,22 +113,49 @@ def test_a_copy_in_another_partition_spec_stays(scene: Scene, version: int) -> N
     assert race.followed == 0
 
 
-def test_commits_that_are_not_followed_one_by_one(scene: Scene) -> None:
-    """After a delete file for several data files, a listing shows which inputs are gone, but not what replaced them."""
+def in_one_partition(scene: Scene) -> Scene:
+    """Three files; a merge-on-read DELETE in several of them writes one delete file for the partition."""
     properties = {**COPIES, "write.delete.granularity": "partition"}
     scene.create("k INT, v STRING, d INT", more="PARTITIONED BY (d)", properties=properties)
     for start in (0, 30, 60):
         rows = f"cast(id * 37 % 101 AS int), concat('v', id), 1 FROM range({start}, {start + 30})"
         scene.run(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ {rows}")
-    race = Race.start(scene)
-    scene.run("DELETE FROM {t} WHERE v = 'v7'")
-    race.replay()
-    assert race.made[0].successors
+    return scene
+
+
+def delete_in_several_files(scene: Scene) -> None:
     scene.run(
         "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
         "DELETE FROM {t} WHERE v IN ('v40', 'v70')",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('write.delete.mode' = 'copy-on-write')",
     )
+
+
+def test_commits_that_are_not_followed_one_by_one(scene: Scene) -> None:
+    """After a delete file for several data files, a listing shows which inputs are gone, but not what replaced them."""
+    race = Race.start(in_one_partition(scene))
+    scene.run("DELETE FROM {t} WHERE v = 'v7'")
+    race.replay()
+    assert race.made[0].successors
+    delete_in_several_files(scene)
     check(scene, race, 32, dangle=True)
+
+
+def test_an_equality_delete_among_commits_that_are_not_followed(scene: Scene) -> None:
+    """It applies to our outputs, but not to the file in which a later statement writes its row again."""
+    race = Race.start(in_one_partition(scene))
+    delete_in_several_files(scene)
+    delete_equal(scene, "v", ["v7"], beside=scene.data_files(scene.java())[0])
+    race.replay()
+    row = scene.spark.sql("SELECT cast(7 * 37 % 101 AS int) AS k").first()
+    assert row is not None
+    scene.run(
+        f"MERGE INTO {{t}} t USING (SELECT {row.k} AS k, 'v7' AS v, 1 AS d UNION SELECT 0, 'v8', 1) s ON t.v = s.v "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (k, v, d) VALUES (s.k, s.v, s.d)"
+    )
+    assert scene.spark.table(scene.sql).where("v = 'v7'").count() == 1
+    check(scene, race, dangle=True)
+    assert race.followed == 0
 
 
 @pytest.mark.parametrize("version", [2, 3])
