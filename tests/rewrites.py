@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rebase import Changes, Rewrite, successors_of
 from lakekeeper.spark.merge import SparkRunner
-from lakekeeper.spi import Adapter, Commit
+from lakekeeper.spi import Adapter, Commit, Followed
 from lakekeeper.testing.harness import merged, task_for
 
 
@@ -53,3 +53,22 @@ def recluster(
     tasks = tasks_of(snapshot, level=level, **changed)
     done = [rewritten(adapter, task, run_id, columnar=columnar) for task in tasks]
     return adapter.commit(done, snapshot, run_id)
+
+
+def followed(
+    adapter: Adapter[Any], spark: SparkSession, rewrite: Rewrite, snapshot: Snapshot, changes: Changes
+) -> tuple[Followed | None, bool]:
+    """What became of inputs that are gone, the same by both comparisons; whether the driver could compare."""
+    files = successors_of(rewrite, changes)
+    if not files:
+        return (Followed() if rewrite.successors is None else None), False
+    remains = adapter.deletes.remains(rewrite, snapshot, changes, files)
+    found = Followed() if remains is None else SparkRunner(spark).follow(remains, 10**6)
+    here = adapter.deletes.compared(rewrite, snapshot, changes, files)
+    if here is not None:
+        assert (set(here.files), _counts(here)) == (set(found.files), _counts(found))
+    return here or found, here is not None
+
+
+def _counts(found: Followed) -> tuple[int, ...]:
+    return tuple(sum(map(len, side.values())) for side in (found.missing, found.gained))

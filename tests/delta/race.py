@@ -9,13 +9,13 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase, successors_of
+from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Followed
 from lakekeeper_delta.table import DeltaTable
 from tests.delta.scene import Scene
 from tests.oracles import delta_log
-from tests.rewrites import rewritten, tasks_of
+from tests.rewrites import followed, rewritten, tasks_of
 
 VECTORS = "'delta.enableDeletionVectors'='true'"
 COPIES = "'delta.enableDeletionVectors'='false'"
@@ -71,20 +71,9 @@ class Race:
         return masked
 
     def _followed(self, rewrite: Rewrite, changes: Changes) -> Followed | None:
-        """The successors of removed inputs that hold only rows that were read: the same ones by both comparisons."""
-        files = successors_of(rewrite, changes)
-        if not files:
-            return Followed() if rewrite.successors is None else None
-        deletes = self.adapter.deletes
-        remains = deletes.remains(rewrite, self.snapshot, changes, files)
-        found = Followed() if remains is None else SparkRunner(self.scene.spark).follow(remains, 10**6)
-        here = deletes.compared(rewrite, self.snapshot, changes, files)
-        self.compared += here is not None
-        if here is not None:
-            assert set(here.files) == set(found.files)
-            assert _counts(here) == _counts(found)
-            found = here
-        self.followed += len(found.files)
+        found, here = followed(self.adapter, self.scene.spark, rewrite, self.snapshot, changes)
+        self.followed += len(found.files) if found is not None else 0
+        self.compared += here
         return found
 
     def commit(self, run_id: str = "run-1") -> Commit:
@@ -186,7 +175,3 @@ VALUES = """
     cast(concat('a', id % 2) AS binary) AS b, IF(id % 2 = 0, null, id % 3) AS p, IF(id % 2 = 0, '', 'é') AS s
   FROM range(0, 60, 1, 1)
 """
-
-
-def _counts(found: Followed) -> tuple[int, ...]:
-    return tuple(sum(map(len, side.values())) for side in (found.missing, found.gained))

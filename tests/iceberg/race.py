@@ -11,12 +11,12 @@ import numpy as np
 
 from lakekeeper.core.model.blocks import UNKNOWN, Snapshot
 from lakekeeper.core.model.run_folders import RUN_FOLDER
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase, successors_of
+from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Followed
 from lakekeeper_iceberg import IcebergTable
 from tests.iceberg.scene import Scene
-from tests.rewrites import rewritten, tasks_of
+from tests.rewrites import followed, rewritten, tasks_of
 
 _LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
 
@@ -77,20 +77,9 @@ class Race:
         return masked
 
     def _followed(self, rewrite: Rewrite, changes: Changes) -> Followed | None:
-        """The successors of removed inputs that hold only rows that were read: the same ones by both comparisons."""
-        files = successors_of(rewrite, changes)
-        if not files:
-            return Followed() if rewrite.successors is None else None
-        deletes = self.adapter.deletes
-        remains = deletes.remains(rewrite, self.snapshot, changes, files)
-        found = Followed() if remains is None else SparkRunner(self.scene.spark).follow(remains, 10**6)
-        here = deletes.compared(rewrite, self.snapshot, changes, files)
-        self.compared += here is not None
-        if here is not None:
-            assert set(here.files) == set(found.files)
-            assert _counts(here) == _counts(found)
-            found = here
-        self.followed += len(found.files)
+        found, here = followed(self.adapter, self.scene.spark, rewrite, self.snapshot, changes)
+        self.followed += len(found.files) if found is not None else 0
+        self.compared += here
         return found
 
     def commit(self, run_id: str = "run-1") -> Commit:
@@ -161,7 +150,3 @@ def dangling(scene: Scene) -> None:
     files = scene.spark.table(f"{scene.sql}.data_files").select("file_path").collect()
     named = scene.spark.sql(f"SELECT DISTINCT file_path FROM {scene.sql}.position_deletes").collect()
     assert {r[0] for r in named} <= {r[0] for r in files}
-
-
-def _counts(found: Followed) -> tuple[int, ...]:
-    return tuple(sum(map(len, side.values())) for side in (found.missing, found.gained))

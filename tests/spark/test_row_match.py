@@ -14,31 +14,10 @@ from pyspark.sql import types as T
 
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Held, Traces
+from tests.apart import APART
 
 pytestmark = pytest.mark.spark
 
-# Each pair holds two values of the type that must not be confused.
-APART = {
-    "double": ("0.0D", "-0.0D"),
-    "float": ("cast('NaN' as float)", "cast('Infinity' as float)"),
-    "double null": ("cast(null as double)", "cast('NaN' as double)"),
-    "string": ("''", "cast(null as string)"),
-    "string length": ("'a'", "'a '"),
-    "binary": ("X'00'", "X'0000'"),
-    "decimal": ("cast(1.10 as decimal(38,18))", "cast(1.100000000000000001 as decimal(38,18))"),
-    "timestamp": ("timestamp_micros(1)", "timestamp_micros(2)"),
-    "timestamp_ntz": ("timestamp_ntz'2026-01-01 00:00:00.000001'", "timestamp_ntz'2026-01-01 00:00:00'"),
-    "date": ("date'1582-10-04'", "date'1582-10-15'"),
-    "boolean": ("true", "cast(null as boolean)"),
-    "array": ("array('a', 'b')", "array('ab')"),
-    "array of null": ("array(cast(null as int))", "cast(array() as array<int>)"),
-    "struct": ("named_struct('a', 'x', 'b', 'yz')", "named_struct('a', 'xy', 'b', 'z')"),
-    "struct of null": ("named_struct('a', cast(null as int))", "cast(null as struct<a: int>)"),
-    "map": ("map('a', 1, 'b', cast(null as int))", "map('a', 1)"),
-    # Not literals: Spark confuses two literal maps of zeros.
-    "map of floats": ("map(1, -(0.0D * id))", "map(1, 0.0D * id)"),
-    "nested": ("array(map('k', array(1)))", "array(map('k', array(1), 'l', array()))"),
-}
 VARIANTS = {
     "variant": ("parse_json('{\"a\": 1}')", 'parse_json(\'{"a": "1"}\')'),
     "variant null": ("parse_json('null')", "cast(null as variant)"),
