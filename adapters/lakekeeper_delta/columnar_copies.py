@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -26,7 +25,6 @@ from lakekeeper_delta.statistics import Indexed, stats_json
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ONE_FILE = 1 << 62  # target bytes that no copy reaches
 BYTES_OF_TASK = 32 << 20  # a second; another Python worker takes half of that to start
 
 
@@ -53,9 +51,8 @@ def columnar_copies(
         root, store = place(log, log.log.newDeltaHadoopConf())
     except (Refused, NotFollowed):
         return None
-    merge = replace(merge, key=(), cuts=(), target_bytes=_ONE_FILE, target_rows=None, store=store)
     places = _places(log, hits)
-    merges = [_copy(merge, root, outputs[path], places) for path in rows]
+    merges = [merge.copying(_input(root, outputs[path], places), store) for path in rows]
     tasks = 1 + sum(output.bytes for output in outputs.values()) // BYTES_OF_TASK
     copies = merge_each(log.jvm.spark, merges, tasks)
     files = _single_files(log, rows, copies)
@@ -84,12 +81,9 @@ def _places(log: Log, hits: DataFrame | Places) -> Places:
     return dict(zip(found["file"].to_pylist(), lists, strict=True))
 
 
-def _copy(merge: FileMerge, root: str, output: Output, places: Places) -> FileMerge:
-    path = f"{root}/{unquote(output.path)}"
+def _input(root: str, output: Output, places: Places) -> FileInput:
     positions = np.asarray(places.get(output.path, ()), np.int64)
-    return replace(
-        merge, inputs=(FileInput(path, output.rows, pack(positions)),), folder=path.rpartition("/")[0]
-    )
+    return FileInput(f"{root}/{unquote(output.path)}", output.rows, pack(positions))
 
 
 def _beside(path: str, file: WrittenFile) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from lakekeeper.columnar.copied import compare
 from lakekeeper.columnar.find import Declined, Written
 from lakekeeper.core.planning.rebase import Changes, Rewrite
 from lakekeeper.errors import reason
 from lakekeeper.spi import Followed, Remains
+from lakekeeper_delta import partition_values
 from lakekeeper_delta.deletion_vectors import positions, vector_of
 from lakekeeper_delta.known_state import add_files
 from lakekeeper_delta.native import Log, State
@@ -35,7 +35,7 @@ def compared(log: Log, rewrite: Rewrite, changes: Changes, paths: Sequence[str])
         files = Files(log, native.sources)
         adds = log.jvm.items(add_files(log, log.at(changes.version, task.table_uuid), paths))
         # Files store no partition columns, and an UPDATE may change these alone.
-        here = [add for add in adds if _partition(add) == _partition(read[0])]
+        here = [add for add in adds if partition_values.same(add, read[0])]
         before = [Written(files.source(add), positions(log, vector_of(log, add))) for add in read]
         found = compare(before, [files.source(add) for add in here], identity_of(state, task), native.footers)
         return Followed(found.files, found.missing, found.gained) if found.files else Followed()
@@ -50,11 +50,6 @@ def compared(log: Log, rewrite: Rewrite, changes: Changes, paths: Sequence[str])
 def _hides_metadata(state: State) -> bool:
     """Whether a column is named ``_metadata``: Delta can then not apply the vectors that select deleted rows."""
     return any(field["name"].lower() == "_metadata" for field in state.schema["fields"])
-
-
-def _partition(add: Any) -> Mapping[str, str | None]:
-    found: Mapping[str, str | None] = json.loads(add.json())["add"]["partitionValues"]
-    return found
 
 
 def _gone(rewrite: Rewrite, changes: Changes) -> list[str]:

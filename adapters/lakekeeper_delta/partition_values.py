@@ -37,6 +37,11 @@ def of_task(log: Log, state: State, inputs: Sequence[Any]) -> dict[str, str | No
     return found[0]
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two AddFiles are in one partition, as the log has its values."""
+    return _set(_values(one)) == _set(_values(other))
+
+
 def like(log: Log, state: State, made: Sequence[Any], adds: Iterable[Any]) -> list[Any]:
     """Actions of written files, each with the values of the AddFile that its rows are from."""
     if not state.partition_columns:

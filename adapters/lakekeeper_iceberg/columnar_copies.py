@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from lakekeeper.columnar.positions import pack
@@ -18,7 +17,6 @@ from lakekeeper_iceberg.columnar import IcebergColumnar, has_lineage
 from lakekeeper_iceberg.columnar_files import FilesOfTable
 from lakekeeper_iceberg.native import Iceberg
 
-_ONE_FILE = 1 << 62  # target bytes that no copy reaches
 _BYTES_OF_TASK = 32 << 20  # a second; another Python worker takes half of that to start
 
 
@@ -43,15 +41,10 @@ def columnar_copies(
         paths = {path: reached.path(path) for path in files}
     except NotFollowed:
         return None
-    plain = replace(merge, key=(), cuts=(), target_bytes=_ONE_FILE, target_rows=None, store=reached.store)
     rows = dict(zip(masks, jvm.rows_of(list(masks.values())), strict=True))
     physical = {path: int(file.recordCount()) for path, file in files.items()}
     merges = [
-        replace(
-            plain,
-            inputs=(FileInput(paths[path], physical[path], pack(rows[path])),),
-            folder=paths[path].rpartition("/")[0],
-        )
+        merge.copying(FileInput(paths[path], physical[path], pack(rows[path])), reached.store)
         for path in files
     ]
     tasks = 1 + sum(int(file.fileSizeInBytes()) for file in files.values()) // _BYTES_OF_TASK
@@ -76,5 +69,8 @@ def _single(
     if wrong:
         written = [f"{places[p]}/{c.path.rpartition('/')[2]}" for p, copies in made.items() for c in copies]
         staging.delete_own(jvm, table, written)
-        raise AdapterError(f"the copy of {wrong[0]} must have {rows[wrong[0]]} rows, and has not")
+        have = sum(copy.rows for copy in made.get(wrong[0], ()))
+        raise AdapterError(
+            f"{table.name()}: the copy of {wrong[0]} must have {rows[wrong[0]]} rows; it has {have}"
+        )
     return {path: copies[0] for path, copies in made.items()}

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+_ONE_FILE = 1 << 62  # target bytes that no copy reaches
 _OVER = 0.1  # share of the target by which a file may exceed it
 
 
@@ -115,6 +116,19 @@ class FileMerge:
     def parts(self) -> int:
         """Number of ranges."""
         return len(self.cuts) + 1
+
+    def copying(self, file: FileInput, store: S3 | None) -> FileMerge:
+        """The merge that copies one file beside it, in the same order of rows, without those that are deleted."""
+        return replace(
+            self,
+            inputs=(file,),
+            folder=file.path.rpartition("/")[0],
+            key=(),
+            cuts=(),
+            target_bytes=_ONE_FILE,
+            target_rows=None,
+            store=store,
+        )
 
     def to_json(self) -> str:
         """One JSON object; :meth:`from_json` restores an equal value."""
