@@ -3,7 +3,8 @@
     DelegatingLogStore ─ by scheme ─► LogStoreAdaptor ─► S3SingleDriverLogStore
 
 On S3 this last one checks whether N.json exists and then puts it. If two drivers check at the same time, both put, and
-the later put replaces the earlier commit: the rows it added are lost, or the files it removed are live again.
+the later put replaces the earlier commit: the rows it added are lost, or the files it removed are live again. The store
+for all schemes that Delta does not know, HDFSLogStore, renames a file to N.json, which is as safe as the rename is.
 Maintenance next to a writer is that second driver, so it does not commit there unless the operator states that it is
 the only one.
 """
@@ -15,6 +16,7 @@ from typing import Any
 from lakekeeper.core.config.options import CONF_PREFIX
 from lakekeeper.core.model.finding import Finding
 from lakekeeper.errors import Unsupported
+from lakekeeper.spark import renames
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta.native import Log
 
@@ -23,6 +25,7 @@ S3 = ("s3", "s3a", "s3n")
 SHOWN = (*S3, "abfss", "gs", "hdfs", "file")
 _OF_DELTA = ("io.delta.storage.", "org.apache.spark.sql.delta.storage.")
 _SAFE_ON_S3 = ("io.delta.storage.S3DynamoDBLogStore",)
+_BY_RENAME = (".HDFSLogStore", ".LocalLogStore")
 _PAGE = "see docs/how-to/s3.md"
 
 
@@ -40,25 +43,36 @@ def store_class(store: Any, path: Any) -> str:
 
 
 def loses_commits(scheme: str, store: str) -> bool:
-    """Whether two drivers can overwrite each other's commits: true of Delta's stores on S3, except the DynamoDB one.
+    """Whether two drivers can overwrite each other's commits.
 
-    A store that is not Delta's is the responsibility of the operator who configured it.
+    They can with Delta's stores on S3, except the DynamoDB one, and with those that rename, where a rename may replace
+    a file. A store that is not Delta's is the responsibility of the operator who configured it.
     """
-    return scheme.lower() in S3 and store.startswith(_OF_DELTA) and store not in _SAFE_ON_S3
+    if not store.startswith(_OF_DELTA):
+        return False
+    if scheme.lower() in S3:
+        return store not in _SAFE_ON_S3
+    return store.endswith(_BY_RENAME) and not renames.renames_safely(scheme)
 
 
 def refusal(log: Log, *, single_driver: bool) -> str:
     """Why nothing may be committed to a table; empty if it may. ``single_driver``: the operator vouches for it."""
+    if single_driver:
+        return ""
     path = log.log.logPath()
-    scheme = str(path.toUri().getScheme() or "")
-    if single_driver or scheme.lower() not in S3:
-        return ""
+    uri = path.toUri()
+    scheme = str(uri.getScheme() or "")
     store = store_class(log.log.store(), path)
-    if not loses_commits(scheme, store):
+    where = f"on {scheme}://" if loses_commits(scheme, store) else ""
+    if not where and store.startswith(_OF_DELTA) and store.endswith(_BY_RENAME):
+        shared = renames.shared_mount(log.jvm, scheme, str(uri.getPath()))
+        where = f"on a mount of type {shared}, which machines may share," if shared else ""
+    if not where:
         return ""
+    safe = _SAFE_ON_S3[0] if scheme.lower() in S3 else "a log store that cannot"
     return (
-        f"on {scheme}:// the log store {store} can overwrite the commit of another driver; nothing was written. "
-        f"Configure {_SAFE_ON_S3[0]} for every writer of the table (spark.delta.logStore.{scheme}.impl), "
+        f"{where} the log store {store} can overwrite the commit of another driver; nothing was written. "
+        f"Configure {safe} for every writer of the table (spark.delta.logStore.{scheme}.impl), "
         f"or, if no other driver ever writes to it, set {CONF_PREFIX}{OPTION}=true; {_PAGE}"
     )
 

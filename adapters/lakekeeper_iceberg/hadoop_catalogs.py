@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lakekeeper.core.config.options import CONF_PREFIX
 from lakekeeper.errors import Unsupported
+from lakekeeper.spark.renames import renames_safely, shared_mount
 from lakekeeper_iceberg.filesystem import scheme_of
 from lakekeeper_iceberg.native import Iceberg
 
-_S3, _GCS = ("S3", "docs/how-to/s3.md"), ("Google Cloud Storage", "docs/how-to/gcs.md")
-_RENAMES_COPY = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GCS}
-"""By scheme: stores whose clients copy a file to rename it, over one that exists, and the page about each."""
+_S3 = ("S3", "docs/how-to/s3.md")
+_STORES = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": ("Google Cloud Storage", "docs/how-to/gcs.md")}
+"""By scheme: the name of a store, and the page about it."""
+_BEFORE_PATH = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 
 
 def refuse_second_driver(jvm: Iceberg, name: str, table: Any) -> None:
@@ -24,12 +27,17 @@ def refuse_second_driver(jvm: Iceberg, name: str, table: Any) -> None:
     operations, location = table.operations(), str(table.location())
     if not str(operations.getClass().getName()).endswith(".HadoopTableOperations"):
         return
-    store = _RENAMES_COPY.get(scheme_of(jvm, operations.io(), location))
-    if store is not None:
-        raise Unsupported(
-            name,
-            f"a Hadoop catalog on {store[0]}",
-            f"on {location} two drivers can overwrite each other's commits; nothing was written. Use one that "
-            "swaps metadata atomically (REST, JDBC, Glue, Hive), or, if no other driver ever writes to it, set "
-            f"{CONF_PREFIX}single-driver=true; see {store[1]}",
-        )
+    scheme = scheme_of(jvm, operations.io(), location)
+    store, page = _STORES.get(scheme, (f"{scheme}://", _S3[1]))
+    if renames_safely(scheme):
+        mount = shared_mount(jvm, scheme, _BEFORE_PATH.sub("", location))
+        if not mount:
+            return
+        store = f"a mount of type {mount}, which machines may share"
+    raise Unsupported(
+        name,
+        f"a Hadoop catalog on {store}",
+        f"on {location} two drivers can overwrite each other's commits; nothing was written. Use one that "
+        "swaps metadata atomically (REST, JDBC, Glue, Hive), or, if no other driver ever writes to it, set "
+        f"{CONF_PREFIX}single-driver=true; see {page}",
+    )

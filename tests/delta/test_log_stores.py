@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,9 @@ from lakekeeper.errors import Rejected, Unsupported
 from lakekeeper.opening import open_adapter
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper_delta import FORMAT
-from lakekeeper_delta.log_stores import loses_commits
+from lakekeeper_delta.log_stores import loses_commits, refuse_second_driver
 from tests.delta.scene import Scene
+from tests.mounts import java_with_mounts
 from tests.object_store import object_store
 from tests.opening import adapter_of
 from tests.oracles.java_source import define
@@ -221,7 +223,43 @@ def test_doctor_reports_the_log_store_of_each_scheme(
         ("gs", "io.delta.storage.GCSLogStore", False),
         ("hdfs", "io.delta.storage.HDFSLogStore", False),
         ("file", "io.delta.storage.HDFSLogStore", False),
+        ("oss", "io.delta.storage.HDFSLogStore", True),
+        ("cosn", "org.apache.spark.sql.delta.storage.HDFSLogStore", True),
+        ("obs", "io.delta.storage.LocalLogStore", True),
+        ("cos", "io.delta.storage.IBMCOSLogStore", False),
+        ("oci", "io.delta.storage.OracleCloudLogStore", False),
+        ("oss", "com.acme.Store", False),
     ],
 )
 def test_which_stores_lose_commits(scheme: str, store: str, lost: bool) -> None:
     assert loses_commits(scheme, store) == lost
+
+
+def local_log(mount: str, store: str) -> Any:
+    """The log of a table on a mount of a type, which a log store of this class writes."""
+    uri = SimpleNamespace(getScheme=lambda: "file", getPath=lambda: "/mnt/t/_delta_log")
+    path = SimpleNamespace(toUri=lambda: uri)
+    written_by = SimpleNamespace(getClass=lambda: SimpleNamespace(getName=lambda: store))
+    log = SimpleNamespace(logPath=lambda: path, store=lambda: written_by)
+    return SimpleNamespace(name="t", log=log, jvm=java_with_mounts({"/mnt/t/_delta_log": mount}))
+
+
+@pytest.mark.parametrize(
+    "mount,store,refused",
+    [
+        ("nfs4", "io.delta.storage.HDFSLogStore", True),
+        ("fuse.blobfuse2", "io.delta.storage.LocalLogStore", True),
+        ("nfs4", "com.acme.Store", False),
+        ("ext4", "io.delta.storage.HDFSLogStore", False),
+    ],
+)
+def test_a_mount_that_machines_share(mount: str, store: str, refused: bool) -> None:
+    log = local_log(mount, store)
+    if not refused:
+        refuse_second_driver(log, single_driver=False)
+        return
+    with pytest.raises(
+        Unsupported, match=rf"a mount of type {mount}, .*{store}.*spark\.lakekeeper\.single-driver"
+    ):
+        refuse_second_driver(log, single_driver=False)
+    refuse_second_driver(log, single_driver=True)

@@ -319,9 +319,10 @@ class SessionOptions:
     single_driver: bool = option(
         "single-driver",
         False,
-        "Declares that no other driver writes to tables on S3 (with Delta's default log store or Iceberg's Hadoop "
-        "catalog) or on Google Cloud Storage (with a Hadoop catalog), where two drivers can overwrite each other's "
-        "commits. Without it, commits to such tables are refused.",
+        "Declares that no other driver writes to tables where two drivers can overwrite each other's commits: with "
+        "Delta's default log store on S3, on other object stores that Delta does not know, or on a mount that machines "
+        "share; with Iceberg's Hadoop catalog there or on Google Cloud Storage. Without it, commits to such tables are "
+        "refused.",
         scope="session",
     )
     fixed_trino: bool = option(
