@@ -98,9 +98,9 @@ def _newest(log: Log, state: State, since_ms: int) -> Winner | None:
 
 
 def _may_be_old(first_line: str) -> bool:
-    """Whether a commit may be that of such a server: Trino and Spark write the ``commitInfo`` first."""
+    """Whether a commit may be that of such a server: every version of Trino writes the ``commitInfo`` first."""
     info = json.loads(first_line).get("commitInfo")
-    return info is None or _server(str(info.get("clusterId"))) < FIXED
+    return info is not None and _server(str(info.get("clusterId"))) < FIXED
 
 
 def _version(commit: Winner) -> int:

@@ -145,6 +145,15 @@ def test_the_statement_is_seen_behind_a_large_commit(scene: Scene) -> None:
         recluster(scene)
 
 
+def test_a_large_commit_that_does_not_begin_like_one_of_trino_is_not_read(scene: Scene) -> None:
+    """Other writers put the ``commitInfo`` last; all lines of a commit of 10⁶ files would be read for it."""
+    by_trino(overlapping(scene), DELETE, FIXED - 1, padding=LARGE)
+    commit = scene.path / "_delta_log" / f"{scene.version:020d}.json"
+    lines = commit.read_text().splitlines()
+    _write(commit, "".join(f"{line}\n" for line in sorted(lines, key=lambda line: "commitInfo" in line)))
+    assert recluster(scene).commits == 1
+
+
 def test_a_process_sees_all_commits_since_its_last_look(scene: Scene) -> None:
     """Beyond the number of commits that the first look reads."""
     overlapping(scene)
