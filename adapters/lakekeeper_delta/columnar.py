@@ -98,7 +98,7 @@ class DeltaColumnar:
         ]
         if sum(_deleted(data) for _, data in adds) > MOST_DELETED_ROWS:
             raise Refused("too many deleted rows")
-        found = dict(_input(log, conf.root, add, data, ids=state.tracks_rows) for add, data in adds)
+        found = dict(input_of(log, conf.root, add, data, ids=state.tracks_rows) for add, data in adds)
         return FileMerge(
             inputs=tuple(found[path] for path in task.inputs),
             columns=columns,
@@ -279,7 +279,7 @@ def _deleted(data: Mapping[str, Any]) -> int:
     return int((data.get("deletionVector") or {"cardinality": 0})["cardinality"])
 
 
-def _input(log: Log, root: str, add: Any, data: Mapping[str, Any], *, ids: bool) -> tuple[str, FileInput]:
+def input_of(log: Log, root: str, add: Any, data: Mapping[str, Any], *, ids: bool) -> tuple[str, FileInput]:
     """An input by its path in the log, from its entry ``data``; ``ids``: each of its rows has an id."""
     rows = json.loads(data.get("stats") or "{}").get("numRecords")
     if rows is None:

@@ -1,13 +1,16 @@
-"""Copies of outputs without some of their rows, written by the columnar workers that wrote the outputs."""
+"""Copies of outputs without some of their rows, and of some rows of other files, written by columnar workers."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 
 from lakekeeper.columnar.positions import pack
 from lakekeeper.core.model.file_merge import FileInput, FileMerge, WrittenFile
@@ -17,7 +20,8 @@ from lakekeeper.errors import AdapterError
 from lakekeeper.spark.columnar_merge import merge_each
 from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper.spi import Places
-from lakekeeper_delta.columnar import Refused, place
+from lakekeeper_delta import partition_values
+from lakekeeper_delta.columnar import Refused, input_of, place
 from lakekeeper_delta.native import Log, State
 from lakekeeper_delta.rewrite import discard
 from lakekeeper_delta.statistics import Indexed, stats_json
@@ -67,6 +71,46 @@ def columnar_copies(
         )
         for path, file in files.items()
     }
+
+
+def columnar_rows(
+    log: Log, state: State, base: Rewrite, adds: Mapping[str, Any], wanted: Places, run: str
+) -> Any | None:
+    """Copy the ``wanted`` rows of files into one file in the folder of a run: its AddFile, without a level.
+
+    ``adds`` are the files by path, all of one partition and without deletes. None, and nothing is written, where
+    workers did not write the outputs or cannot copy the rows.
+    """
+    merge: FileMerge | None = base.native.merge
+    if merge is None:
+        return None
+    try:
+        root, store = place(log, log.log.newDeltaHadoopConf())
+        inputs = [_only(log, root, add, wanted[path], ids=state.tracks_rows) for path, add in adds.items()]
+    except (Refused, NotFollowed):
+        return None
+    [files] = merge_each(log.jvm.spark, [merge.collecting(tuple(inputs), f"{root}/{run}", store)], 1)
+    if isinstance(files, Reason) or len(files) != 1:
+        return None
+    add = {
+        "path": f"{run}/{files[0].path.rpartition('/')[2]}",
+        "partitionValues": partition_values.of_task(log, state, list(adds.values())) or {},
+        "size": files[0].bytes,
+        "modificationTime": time.time_ns() // 1_000_000,
+        "stats": stats_json(Indexed.of(log, state), merge.columns, files[0]),
+        "dataChange": False,
+    }
+    return log.action(json.dumps({"add": add}))
+
+
+def _only(
+    log: Log, root: str, add: Any, rows: Sequence[int] | npt.NDArray[np.int64], *, ids: bool
+) -> FileInput:
+    """A file as if all rows but these were deleted."""
+    _, whole = input_of(log, root, add, json.loads(add.json())["add"], ids=ids)
+    if whole.rows is None or whole.deleted:
+        raise Refused("a file with deletes, or without a row count")
+    return replace(whole, deleted=pack(np.delete(np.arange(whole.rows), rows)))
 
 
 def _places(log: Log, hits: DataFrame | Places) -> Places:

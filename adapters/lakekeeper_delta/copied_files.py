@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakekeeper.columnar.copied import compare
 from lakekeeper.columnar.find import Declined, Written
 from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.successors import Replaced, replaced_apart
 from lakekeeper.errors import reason
 from lakekeeper.spi import Followed, Remains
 from lakekeeper_delta import partition_values
@@ -27,18 +28,30 @@ _log = logging.getLogger(__name__)
 def compared(log: Log, rewrite: Rewrite, changes: Changes, paths: Sequence[str]) -> Followed | None:
     """See ``spi.RowDeletes.compared``. Reads files with the credentials of the table's own Hadoop configuration."""
     task, native = rewrite.task, rewrite.written.native
-    read = [native.by_path[path] for path in _gone(rewrite, changes)]
+    read, gone = native.by_path, _gone(rewrite, changes)
     try:
         state = log.at(task.read_version, task.table_uuid)
         if _hides_metadata(state):
             return Followed()
-        files = Files(log, native.sources)
+        files, identity = Files(log, native.sources), identity_of(state, task)
         adds = log.jvm.items(add_files(log, log.at(changes.version, task.table_uuid), paths))
         # Files store no partition columns, and an UPDATE may change these alone.
-        here = [add for add in adds if partition_values.same(add, read[0])]
-        before = [Written(files.source(add), positions(log, vector_of(log, add))) for add in read]
-        found = compare(before, [files.source(add) for add in here], identity_of(state, task), native.footers)
-        return Followed(found.files, found.missing, found.gained) if found.files else Followed()
+        here = {str(add.path()): add for add in adds if partition_values.same(add, read[gone[0]])}
+
+        def followed(part: Replaced) -> Followed:
+            before = [
+                Written(files.source(read[path]), positions(log, vector_of(log, read[path])))
+                for path in part.inputs
+            ]
+            left = [files.source(here[path]) for path in part.files]
+            found = compare(before, left, identity, native.footers)
+            return Followed(found.files, found.missing, found.gained)
+
+        parts = replaced_apart(task.inputs, gone, here, changes.replacements)
+        for part in parts:
+            if part not in native.compared:
+                native.compared[part] = followed(part)
+        return Followed.joined(native.compared[part] for part in parts)
     except Declined as why:
         _log.debug("%s: copies of inputs are compared by a scan: %s", log.name, why)
     except Exception as error:

@@ -6,7 +6,7 @@ Both compare the number of rows that Delta deleted with the number of positions,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from lakekeeper.core.planning.rebase import Output, Rewrite, applied_now
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta import partition_values
-from lakekeeper_delta.columnar_copies import columnar_copies
+from lakekeeper_delta.columnar_copies import columnar_copies, columnar_rows
 from lakekeeper_delta.deletion_vectors import (
     Vectors,
     masked,
@@ -42,7 +42,7 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
     counts = _counts(log, hits, {output.path: output.rows + output.masked for output in base.outputs})
     run = run_folder(base.task.table_uuid, base.run_id)
     masks: dict[str, Any] = {}
-    moved, new = _gained(log, lost, run)
+    moved = _gained(log, lost, run)
     if not now.masks_rows:
         outputs, actions, extra = _by_copies(log, now, base, run, hits, counts)
     elif isinstance(hits, Mapping):
@@ -58,7 +58,8 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
         inputs=(*lost.native.inputs.values(), *lost.native.successors),
         dead=lost.native.dead,
         masks=same | masks,
-        moved=new,
+        moved=moved.actions,
+        moved_from=moved.rows,
         known=dict(lost.native.inputs),
     )
     return base.masked(
@@ -69,27 +70,47 @@ def mask(log: Log, lost: Lost, hits: DataFrame | Places) -> Rewrite:
         extra=extra,
         before=lost.rewrite,
         successors=lost.successors,
-        moved=moved,
+        moved=moved.outputs,
     )
 
 
-def _gained(log: Log, lost: Lost, run: str) -> tuple[list[Output], list[Any]]:
-    """A file with the rows that successors have gained: outputs and their actions, of no level."""
-    gained = lost.followed.gained if lost.followed is not None else {}
+@dataclass(frozen=True, slots=True)
+class _Gained:
+    """Files with the rows that successors have gained, which are of no level, and the rows that each of them holds."""
+
+    outputs: Sequence[Output] = ()
+    actions: Sequence[Any] = ()
+    rows: Sequence[Places] = ()
+
+
+def _gained(log: Log, lost: Lost, run: str) -> _Gained:
+    """All rows that successors have gained: what earlier replays have moved, and a file with the others."""
+    before, native = lost.rewrite.moved, lost.rewrite.native
+    stay, gained = lost.not_moved(native.moved_from)
+    outputs, actions = [before[i] for i in stay], [native.moved[i] for i in stay]
+    rows = [native.moved_from[i] for i in stay]
     adds = {str(add.path()): add for add in lost.native.successors if str(add.path()) in gained}
-    if not adds:
-        return [], []
-    state = log.at(lost.changes.version, lost.base.task.table_uuid)
-    rows = rows_by_file(log, state, (_frame(log, gained), "left_semi"), adds).coalesce(1)
+    if adds:
+        state = log.at(lost.changes.version, lost.base.task.table_uuid)
+        add = columnar_rows(log, state, lost.base, adds, gained, run)
+        made = [add] if add is not None else _rows_by_spark(log, state, adds, gained, run)
+        new = [described(log, each)[0] for each in made]
+        count = sum(map(len, gained.values()))
+        if [output.rows for output in new] != [count]:
+            discard(log, [output.path for output in new])
+            raise AdapterError(
+                f"{log.name}: {count} rows of {len(adds)} files were to be copied, and others were"
+            )
+        outputs, actions, rows = [*outputs, *new], [*actions, *made], [*rows, gained]
+    return _Gained(outputs, actions, rows)
+
+
+def _rows_by_spark(log: Log, state: State, adds: Mapping[str, Any], wanted: Places, run: str) -> list[Any]:
+    """The actions of new files in the folder of a run, with these rows."""
+    rows = rows_by_file(log, state, (_frame(log, wanted), "left_semi"), adds).coalesce(1)
     values = partition_values.of_task(log, state, list(adds.values()))
     made = write_files(log, state, rows, run, partition=values)
-    outputs = [described(log, add)[0] for add in made]
-    if sum(output.rows for output in outputs) != lost.gained:
-        discard(log, [output.path for output in outputs])
-        raise AdapterError(
-            f"{log.name}: {lost.gained} rows of {len(adds)} files were to be copied, and others were"
-        )
-    return outputs, [log.edited(add, dataChange=False) for add in made]
+    return [log.edited(add, dataChange=False) for add in made]
 
 
 def mask_of(log: Log, rewrite: Rewrite, path: str) -> Any:

@@ -13,9 +13,11 @@ from lakekeeper.core.model.file_merge import FileMerge, files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder, run_folder
 from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.core.planning.successors import Replaced
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place
 from lakekeeper.spark.parquet_codec import codec_of
+from lakekeeper.spi import Followed, Places
 from lakekeeper_delta import partition_values, session_confs
 from lakekeeper_delta.file_marks import CURVE_TAG, KEY_TAG, LEVEL_TAG
 from lakekeeper_delta.footers import opened
@@ -43,7 +45,8 @@ class Written:
     dead      after a replay: input path → bitmap of all deleted rows that the outputs reflect, where it checked
     masks     output path → bitmap of its deleted rows, where the driver wrote them
     known     inputs by path; ``sources`` and ``footers`` cache how the point lookup opens files, and their footers
-    moved     files with the rows that successors of inputs have gained
+    compared  what became of inputs that are gone, kept from one replay to the next
+    moved     files with the rows that successors of inputs have gained; ``moved_from`` are these rows, file by file
     merge     what columnar workers wrote the outputs from; None if Spark's rows did
     """
 
@@ -54,7 +57,9 @@ class Written:
     known: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     footers: dict[str, Any] = field(default_factory=dict)
+    compared: dict[Replaced, Followed] = field(default_factory=dict)
     moved: Sequence[Any] = ()
+    moved_from: Sequence[Places] = ()
     merge: FileMerge | None = None
 
     @property

@@ -23,6 +23,7 @@ from lakekeeper.core.model.file_merge import (
     FileMerge,
     WrittenFile,
 )
+from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
@@ -70,7 +71,7 @@ _LINEAGE = (  # reserved field ids of the Iceberg spec
 _DATA_FILE = "org.apache.iceberg.DataFile"
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Why a merge is left to Spark's rows."""
 
 
@@ -86,7 +87,7 @@ class IcebergColumnar:
         """See ``spi.Columnar.plan``."""
         try:
             return self._plan(task, run_id)
-        except (_Refused, NotFollowed) as refused:
+        except (Refused, NotFollowed) as refused:
             return Reason.of(Code.MERGED_BY_ROWS, cause=str(refused))
 
     def _plan(self, task: MergeTask, run_id: str) -> FileMerge:
@@ -94,7 +95,7 @@ class IcebergColumnar:
         refuse_merge(self.jvm, table, task.spec)
         of_partition = self.jvm.items(table.specs().get(task.spec).partitionType().fields())
         if any(str(field.type()) in ("float", "double") for field in of_partition):
-            raise _Refused("partitions by floating-point numbers")  # JSON has no NaN and no infinity
+            raise Refused("partitions by floating-point numbers")  # JSON has no NaN and no infinity
         properties = _properties(self.jvm, table)
         columns = _columns(self.jvm, table, task)
         key, cut = _key(task, columns)
@@ -103,7 +104,7 @@ class IcebergColumnar:
         files = FilesOfTable(self.jvm, table.io(), place)
         target, row_group = staging.sizes(properties, task)
         return FileMerge(
-            inputs=tuple(self._inputs(table, files, tasks, task)),
+            inputs=tuple(self.inputs(table, files, tasks, task)),
             columns=columns,
             key=key,
             folder=files.path(place),
@@ -125,39 +126,46 @@ class IcebergColumnar:
         table = self.jvm.pinned(self.table())
         first = self.planner.tasks(table, task.read_version, task.inputs[:1])[0].file()
         place = self._place(table, task, run_id, first)
-        files = tuple(self.data_file(table, first, place, merge, file, task) for file in written)
+        files = tuple(self.data_file(table, first, place, merge, file, task.key) for file in written)
         rows = sum(int(each.rows or 0) - len(unpack(each.deleted)) for each in merge.inputs)
         made = staging.Made(files, merge=merge)
         return Rewrite(task, staging.outputs_of(files), rows, native=made, run_id=run_id)
 
     def _place(self, table: Any, task: MergeTask, run_id: str, like: Any) -> str:
-        """The folder of the outputs, as the table's own writers name it for the partition of an input."""
+        """The folder of the outputs. Raises Refused."""
         home = staging.home_of(self.jvm, table, run_folder(task.table_uuid, run_id))
-        level = level_folder(home, task.key.key_id if task.key else "", task.level)
-        placed = self.jvm.pinned(table, {"write.data.path": level})
+        return self.place(table, level_folder(home, task.key.key_id if task.key else "", task.level), like)
+
+    def place(self, table: Any, home: str, like: Any) -> str:
+        """The folder, in ``home``, for files of the partition of ``like``, as the table's own writers name it.
+
+        Raises Refused if the table chooses another one.
+        """
+        placed = self.jvm.pinned(table, {"write.data.path": home})
         spec = table.specs().get(like.specId())
         provider = placed.locationProvider()
         if spec.isUnpartitioned():  # with an empty partition, the path would have an empty step
             location = str(provider.newDataLocation("file"))
         else:
             location = str(provider.newDataLocation(spec, like.partition(), "file"))
-        if not location.startswith(f"{level}/"):
-            raise _Refused("the table chooses the folders of its files")
+        if not location.startswith(f"{home}/"):
+            raise Refused("the table chooses the folders of its files")
         return location.rpartition("/")[0]
 
-    def _inputs(
+    def inputs(
         self, table: Any, files: FilesOfTable, tasks: Sequence[Any], task: MergeTask
     ) -> list[FileInput]:
+        """The files of scan tasks, in the partition spec of a merge. Raises Refused or NotFollowed for other ones."""
         scanned, masked = scanned_files(self.jvm, tasks), []
         for scan, file in zip(tasks, scanned, strict=True):
             if file.format != "PARQUET" or file.encrypted:
-                raise _Refused("a file that is not plain Parquet")
+                raise Refused("a file that is not plain Parquet")
             if file.spec != task.spec:
-                raise _Refused("files of another partition spec")
+                raise Refused("files of another partition spec")
             if file.has_deletes:
                 masked.append((file.location, self.jvm.items(scan.deletes())))
         if any(self.jvm.equality(delete) for _, deletes in masked for delete in deletes):
-            raise _Refused("equality deletes")
+            raise Refused("equality deletes")
         rows, lineage = iter(self.jvm.rows_of(self._deleted(table, masked))), has_lineage(table)
         return [
             FileInput(
@@ -178,13 +186,16 @@ class IcebergColumnar:
             found += in_parallel(lambda file: self.jvm.deleted_positions(loader, file[1], file[0]), some)
             dead += sum(int(index.cardinality()) for index in found[start:])
             if dead > MOST_DELETED_ROWS:
-                raise _Refused("too many deleted rows")
+                raise Refused("too many deleted rows")
         return found
 
     def data_file(
-        self, table: Any, like: Any, place: str, merge: FileMerge, file: WrittenFile, task: MergeTask
+        self, table: Any, like: Any, place: str, merge: FileMerge, file: WrittenFile, key: ClusterKey | None
     ) -> Any:
-        """A DataFile with the metrics that Iceberg reads from the footer, and with those that footers lack."""
+        """A DataFile with the metrics that Iceberg reads from the footer, and with those that footers lack.
+
+        ``key``: what its rows are sorted by, range by range if the merge has cuts.
+        """
         jvm = self.jvm
         location = f"{place}/{file.path.rpartition('/')[2]}"
         footer = footer_of(jvm, table, location)
@@ -199,9 +210,7 @@ class IcebergColumnar:
             built = built.withPartition(like.partition())
         order = table.sortOrder()
         # A worker may have sorted range by range, and the ranges be those of another column than the first.
-        if keys.sorts_by(_order(jvm, order), task.key) and (
-            not merge.cuts or merge.cut_column == merge.key[0]
-        ):
+        if keys.sorts_by(_order(jvm, order), key) and (not merge.cuts or merge.cut_column == merge.key[0]):
             built = built.withSortOrder(order)
         return self._completed(table, built.build(), config, merge, file)
 
@@ -242,16 +251,16 @@ def _properties(jvm: Iceberg, table: Any) -> dict[str, str]:
     for name, value in properties.items():
         default = "true" if name.startswith(_ON_BY_DEFAULT) else "false"
         if name.startswith(_OF_WRITERS) and name not in _FOLLOWED and value.lower() != default:
-            raise _Refused(f"the table sets {name}")
+            raise Refused(f"the table sets {name}")
     if properties.get("write.format.default", "parquet").lower() != "parquet":
-        raise _Refused("the table's files are not Parquet")
+        raise Refused("the table's files are not Parquet")
     return properties
 
 
 def _codec(jvm: Iceberg, properties: Mapping[str, str]) -> str | None:
     named = str(jvm.spark.conf.get(_SESSION_CODEC, "")) or properties.get(_CODEC, "")
     if named and named.lower() not in _CODECS:
-        raise _Refused(f"the codec {named}")
+        raise Refused(f"the codec {named}")
     return _CODECS[named.lower()] if named else None
 
 
@@ -261,7 +270,7 @@ def _columns(jvm: Iceberg, table: Any, task: MergeTask) -> tuple[FileColumn, ...
     constant = {part["source-id"] for part in json.loads(text)["fields"] if part["transform"] == "identity"}
     known = table.schema()
     if any(known.findField(part["source-id"]) is None for part in json.loads(text)["fields"]):
-        raise _Refused("a partition by a dropped column")
+        raise Refused("a partition by a dropped column")
     plain = tuple(_column(field, constant) for field in SchemaFields(jvm, known).top)
     return plain + _LINEAGE if has_lineage(table) else plain
 
@@ -272,9 +281,9 @@ def has_lineage(table: Any) -> bool:
 
 
 def _ids(file: ScannedFile) -> tuple[int, int]:
-    """The id of the file's first row, and the sequence number of its rows. Raises _Refused."""
+    """The id of the file's first row, and the sequence number of its rows. Raises Refused."""
     if file.first_row_id is None or file.sequence_number is None:
-        raise _Refused("a file older than the table's row ids")
+        raise Refused("a file older than the table's row ids")
     return file.first_row_id, file.sequence_number
 
 
@@ -285,16 +294,16 @@ def _column(field: Mapping[str, Any], constant: set[int]) -> FileColumn:
 
 
 def _part(field: Mapping[str, Any], path: str) -> FileColumn:
-    """A column, or a part of a nested one. Raises _Refused for a type that workers do not merge."""
+    """A column, or a part of a nested one. Raises Refused for a type that workers do not merge."""
     if not field.keys() <= _PLAIN_FACTS:
-        raise _Refused(f"column {path} has {', '.join(sorted(field.keys() - _PLAIN_FACTS))}")
+        raise Refused(f"column {path} has {', '.join(sorted(field.keys() - _PLAIN_FACTS))}")
     kind = field["type"]
     made = FileColumn(str(field["name"]), "", int(field["id"]), nullable=not field["required"])
     if isinstance(kind, Mapping):
         children = tuple(_part(part, f"{path}.{part['name']}") for part in _parts(kind))
         return replace(made, kind=str(kind["type"]), children=children)
     if kind not in _KINDS and not _DECIMAL.fullmatch(kind):
-        raise _Refused(f"column {path} is of type {kind}")
+        raise Refused(f"column {path} is of type {kind}")
     return replace(made, kind=_KINDS.get(kind, kind.replace(" ", "")))
 
 
@@ -320,9 +329,9 @@ def _key(task: MergeTask, columns: Sequence[FileColumn]) -> tuple[tuple[int, ...
     if task.key is None:
         return (), 0
     if task.key.curved:
-        raise _Refused(f"a key of layout {task.key.layout}")
+        raise Refused(f"a key of layout {task.key.layout}")
     if any(len(column.path) > 1 for column in task.key.columns):
-        raise _Refused("a key in a nested column")
+        raise Refused("a key in a nested column")
     place = {str(column.field_id): number for number, column in enumerate(columns)}
     key = tuple(place[column.field_id] for column in task.key.columns)
     return key, key[task.cut_column]

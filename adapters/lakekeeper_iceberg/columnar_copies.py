@@ -1,9 +1,12 @@
-"""Copies of outputs without some of their rows, written by the columnar workers that wrote the outputs."""
+"""Copies of outputs without some of their rows, and of some rows of other files, written by columnar workers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from lakekeeper.columnar.positions import pack
 from lakekeeper.core.model.file_merge import FileInput, FileMerge, WrittenFile
@@ -12,8 +15,9 @@ from lakekeeper.core.planning.rebase import Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.columnar_merge import merge_each
 from lakekeeper.spark.s3_access import NotFollowed
+from lakekeeper.spi import Places
 from lakekeeper_iceberg import staging
-from lakekeeper_iceberg.columnar import IcebergColumnar, has_lineage
+from lakekeeper_iceberg.columnar import IcebergColumnar, Refused, has_lineage
 from lakekeeper_iceberg.columnar_files import FilesOfTable
 from lakekeeper_iceberg.native import Iceberg
 
@@ -51,9 +55,44 @@ def columnar_copies(
     found = dict(zip(files, merge_each(jvm.spark, merges, tasks), strict=True))
     copies = _single(jvm, table, found, places, {path: physical[path] - len(rows[path]) for path in files})
     return {
-        path: [columnar.data_file(table, files[path], places[path], merge, copy, base.task)]
+        path: [columnar.data_file(table, files[path], places[path], merge, copy, base.task.key)]
         for path, copy in copies.items()
     }
+
+
+def columnar_rows(
+    jvm: Iceberg,
+    columnar: IcebergColumnar,
+    table: Any,
+    base: Rewrite,
+    tasks: Mapping[str, Any],
+    wanted: Places,
+    run: str,
+) -> Any | None:
+    """Copy the ``wanted`` rows of files into one file in the folder of a run: its DataFile, without a level.
+
+    ``tasks`` are the scan tasks of the files by path, all of the partition of ``base`` and without deletes. None, and
+    nothing is written, where workers did not write the outputs or cannot copy the rows.
+    """
+    merge: FileMerge | None = base.native.merge
+    if merge is None or has_lineage(table):
+        return None
+    like = next(iter(tasks.values())).file()
+    try:
+        place = columnar.place(table, staging.home_of(jvm, table, run), like)
+        reached = FilesOfTable(jvm, table.io(), place)
+        whole = columnar.inputs(table, reached, list(tasks.values()), base.task)
+        folder = reached.path(place)
+    except (Refused, NotFollowed):
+        return None
+    inputs = tuple(
+        replace(each, deleted=pack(np.delete(np.arange(each.rows or 0), wanted[path])))
+        for path, each in zip(tasks, whole, strict=True)
+    )
+    [files] = merge_each(jvm.spark, [merge.collecting(inputs, folder, reached.store)], 1)
+    if isinstance(files, Reason) or len(files) != 1:
+        return None
+    return columnar.data_file(table, like, place, merge, files[0], None)
 
 
 def _single(

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from lakekeeper.columnar.copied import compare
 from lakekeeper.columnar.find import Declined, Written
 from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.successors import Replaced, replaced_apart
 from lakekeeper.errors import reason
 from lakekeeper.spi import Followed, Remains
 from lakekeeper_iceberg.keys import SchemaFields
@@ -25,21 +26,31 @@ _log = logging.getLogger(__name__)
 def compared(at: Before, rewrite: Rewrite, changes: Changes, paths: Sequence[str]) -> Followed | None:
     """See ``spi.RowDeletes.compared``. Local files are read by path, others through the table's FileIO."""
     try:
-        reads, now = _gone(at, rewrite, changes), successors(at, rewrite, changes, paths)
+        reads = _gone(at, rewrite, changes)
+        now = {str(task.file().location()): task for task in successors(at, rewrite, changes, paths)}
         if not now:
             return Followed()
         by_id = have_row_ids(at.table, reads.values())
         identity = identity_of(SchemaFields(at.jvm, at.table.schema()).top, rewrite.task, by_id=by_id)
         kept = rewrite.written.native.kept
         files = Files(at, kept.sources)
-        dead = at.jvm.rows_of(read_positions(at, reads))
-        before = [
-            Written(files.source(path, read.file), rows)
-            for (path, read), rows in zip(reads.items(), dead, strict=True)
-        ]
-        left = [files.source(str(task.file().location()), task.file()) for task in now]
-        found = compare(before, left, identity, kept.footers)
-        return Followed(found.files, found.missing, found.gained) if found.files else Followed()
+
+        def followed(part: Replaced) -> Followed:
+            some = {path: reads[path] for path in part.inputs}
+            dead = at.jvm.rows_of(read_positions(at, some))
+            before = [
+                Written(files.source(path, read.file), rows)
+                for (path, read), rows in zip(some.items(), dead, strict=True)
+            ]
+            left = [files.source(path, now[path].file()) for path in part.files]
+            found = compare(before, left, identity, kept.footers)
+            return Followed(found.files, found.missing, found.gained)
+
+        parts = replaced_apart(rewrite.task.inputs, reads, now, changes.replacements)
+        for part in parts:
+            if part not in kept.compared:
+                kept.compared[part] = followed(part)
+        return Followed.joined(kept.compared[part] for part in parts)
     except Declined as why:
         _log.debug("%s: copies of inputs are compared by a scan: %s", at.name, why)
     except Exception as error:

@@ -17,7 +17,7 @@ from lakekeeper.spi import Followed, Lost, Places, Remains, Traces
 from lakekeeper_iceberg import copied_files, lost_rows, point_lookup, staging
 from lakekeeper_iceberg.block_tracking import Follower
 from lakekeeper_iceberg.columnar import IcebergColumnar
-from lakekeeper_iceberg.columnar_copies import columnar_copies
+from lakekeeper_iceberg.columnar_copies import columnar_copies, columnar_rows
 from lakekeeper_iceberg.copy_on_write import live_copies
 from lakekeeper_iceberg.lost_positions import Before, find_lost, have_row_ids
 from lakekeeper_iceberg.lost_rows import Scans
@@ -109,7 +109,7 @@ class Replays:
         inputs += files
         # Iceberg accepts added delete files in a rewrite only if it removes some, and no more rows than it removes.
         room = sum(int(file.recordCount()) for file in inputs) - lost.gained if leaving else 0
-        moved = self._gained(at, lost, files)
+        moved, moved_from = self._gained(at, lost, came)
         made = self._without(at, base, masks, places, room)
         written = {output.path for output in base.written.outputs}
         copies = [output.path for output in made.outputs if output.path not in written]
@@ -120,6 +120,7 @@ class Replays:
             inputs=tuple(inputs),
             deletes=tuple(leaving),
             moved=tuple(moved),
+            moved_from=tuple(moved_from),
             merge=base.native.merge,
             kept=replace(lost.native.kept, masked=made.masked, mask_of=made.mask_of),
         )
@@ -160,27 +161,43 @@ class Replays:
         deletes = [delete for path in left for delete in kept.deletes.get(path, reads[path].deletes)]
         return [reads[path].file for path in left], leaving_with_file(self.jvm, deletes)
 
-    def _gained(self, at: Before, lost: Lost, files: Sequence[Any]) -> list[Any]:
-        """New DataFiles with the rows that successors have gained; ``files`` are the successors."""
-        gained = lost.followed.gained if lost.followed is not None else {}
-        some = [file for file in files if len(gained.get(str(file.location()), ()))]
+    def _gained(self, at: Before, lost: Lost, tasks: Sequence[Any]) -> tuple[list[Any], list[Places]]:
+        """DataFiles with all rows that successors have gained, and the rows that each of them holds.
+
+        Those of earlier replays stay, as far as their rows still are to be moved. ``tasks`` are of the successors.
+        """
+        native = lost.rewrite.native
+        stay, gained = lost.not_moved(native.moved_from)
+        files, rows = [native.moved[i] for i in stay], [native.moved_from[i] for i in stay]
+        some = {path: task for task in tasks if (path := str(task.file().location())) in gained}
         if not some:
-            return []
-        others = []
-        for file in some:
-            every = self.jvm.all_rows(int(file.recordCount()))
-            others.append(
-                Mask(file, self.jvm.without(every, self.jvm.index_of(gained[str(file.location())])))
-            )
+            return files, rows
         run = run_folder(lost.base.task.table_uuid, lost.base.run_id)
+        columnar = IcebergColumnar(self.jvm, self.planner, lambda: at.table)
+        made = columnar_rows(self.jvm, columnar, at.table, lost.base, some, gained, run)
+        new = [(made, gained)] if made is not None else self._rows_by_spark(at, some, gained, run)
+        counts = [(int(file.recordCount()), sum(map(len, held.values()))) for file, held in new]
+        wanted = sum(map(len, gained.values()))
+        if any(count != of_file for count, of_file in counts) or sum(count for count, _ in counts) != wanted:
+            staging.delete_own(self.jvm, at.table, [str(file.location()) for file, _ in new])
+            raise AdapterError(f"{self.name}: {wanted} rows were to be copied, and others were")
+        return [*files, *(file for file, _ in new)], [*rows, *(held for _, held in new)]
+
+    def _rows_by_spark(
+        self, at: Before, tasks: Mapping[str, Any], wanted: Places, run: str
+    ) -> list[tuple[Any, Places]]:
+        """New DataFiles, one for each file, with these rows, and which rows each of them holds."""
+        others = []
+        for path, task in tasks.items():
+            every = self.jvm.all_rows(int(task.file().recordCount()))
+            others.append(Mask(task.file(), self.jvm.without(every, self.jvm.index_of(wanted[path]))))
         written = write_masks(self.jvm, at.table, others, run)
-        pairs = list(zip(some, in_order(self.jvm, others, written), strict=True))
+        pairs = [
+            (mask.file, delete)
+            for mask, delete in zip(others, in_order(self.jvm, others, written), strict=True)
+        ]
         copied = live_copies(self.jvm, at.table, pairs, written.paths, run)
-        made = [file for copies in copied.values() for file in copies]
-        if sum(int(file.recordCount()) for file in made) != lost.gained:
-            staging.delete_own(self.jvm, at.table, [str(file.location()) for file in made])
-            raise AdapterError(f"{self.name}: {lost.gained} rows were to be copied, and others were")
-        return made
+        return [(file, {path: wanted[path]}) for path, copies in copied.items() for file in copies]
 
     def _without(
         self, at: Before, base: Rewrite, masks: Mapping[str, Any], fresh: Mapping[str, Any], room: int

@@ -20,8 +20,10 @@ from lakekeeper.core.model.file_merge import FileMerge, files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
 from lakekeeper.core.planning.rebase import Output
+from lakekeeper.core.planning.successors import Replaced
 from lakekeeper.core.vacuum.path_guard import spelled
 from lakekeeper.spark.parquet_codec import codec_of
+from lakekeeper.spi import Followed, Places
 from lakekeeper_iceberg.dropped_sources import fields_without_source
 from lakekeeper_iceberg.footers import footer_of
 from lakekeeper_iceberg.imported import refuse_nanoseconds
@@ -51,7 +53,8 @@ class Made:
     files, masks      data files and delete files to add
     version           None, or the snapshot of the last replay; then
     inputs, deletes   are the data files and file-scoped delete files of that snapshot to remove
-    moved             data files to add with the rows that successors of inputs have gained
+    moved             data files to add with the rows that successors of inputs have gained; ``moved_from`` are these
+                      rows, file by file
     merge             what columnar workers wrote the files from; None if Spark's rows did
     kept              state for the next replay, filled by the first one
     """
@@ -62,6 +65,7 @@ class Made:
     inputs: tuple[Any, ...] = ()
     deletes: tuple[Any, ...] = ()
     moved: tuple[Any, ...] = ()
+    moved_from: tuple[Places, ...] = ()
     merge: FileMerge | None = None
     kept: Kept = field(default_factory=lambda: Kept())  # noqa: PLW0108 - the class is defined below
 
@@ -75,6 +79,7 @@ class Kept:
     dead      PositionDeleteIndex of the deleted rows of each such input that the outputs reflect
     masked    PositionDeleteIndex of the deleted rows of outputs; ``mask_of`` are the delete files
     sources, footers    the open sources of data files, and their footers
+    compared  what became of inputs that are gone
     """
 
     reads: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +89,7 @@ class Kept:
     mask_of: Mapping[str, Any] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
     footers: dict[str, Any] = field(default_factory=dict)
+    compared: dict[Replaced, Followed] = field(default_factory=dict)
 
 
 def stage(jvm: Iceberg, table: Any, tasks: Sequence[Any]) -> str:

@@ -59,7 +59,8 @@ def compare(
         footers.update((source.name, file.footer) for source, file in zip(sources, files, strict=True))
         if sum(file.rows for file in files) > _MOST_ROWS:
             raise Declined("too many rows")
-        columns = _columns(files, identity.columns, budget or Budget(MOST_BYTES))
+        # Without a file that is left, all rows are missing.
+        columns = _columns(files, identity.columns, budget or Budget(MOST_BYTES)) if left else []
     finally:
         for file in files:
             file.close()

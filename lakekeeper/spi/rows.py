@@ -5,7 +5,7 @@ Part of ``lakekeeper.spi``, which exports all names of this module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -63,6 +63,16 @@ class Followed:
     missing: Places = field(default_factory=dict)
     gained: Places = field(default_factory=dict)
 
+    @classmethod
+    def joined(cls, parts: Iterable[Followed]) -> Followed:
+        """What became of inputs that were compared apart. Without any successor, nothing is followed."""
+        known = tuple(parts)
+        files = tuple(sorted(path for part in known for path in part.files))
+        if not files:
+            return cls()
+        missing = {path: rows for part in known for path, rows in part.missing.items()}
+        return cls(files, missing, {path: rows for part in known for path, rows in part.gained.items()})
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:
@@ -93,6 +103,24 @@ class Lost:
     def gained(self) -> int:
         """The number of rows that the successors have gained."""
         return 0 if self.followed is None else sum(map(len, self.followed.gained.values()))
+
+    def not_moved(self, moved: Sequence[Places]) -> tuple[list[int], Places]:
+        """The indexes of files of earlier replays that may stay, and the gained rows that none of them holds.
+
+        ``moved`` are the rows of successors that each of these files holds.
+        """
+        gained = (
+            {}
+            if self.followed is None
+            else {p: rows for p, rows in self.followed.gained.items() if len(rows)}
+        )
+        stay = [
+            number
+            for number, held in enumerate(moved)
+            if all(np.array_equal(gained.get(path, ()), rows) for path, rows in held.items())
+        ]
+        there = {path for number in stay for path in moved[number]}
+        return stay, {path: rows for path, rows in gained.items() if path not in there}
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,11 @@ def test_a_copy_without_rows(tmp_path: Path) -> None:
     assert (found.files, missing(found)) == (("out0",), {"in0": [0]})
 
 
+def test_without_a_file_that_is_left_each_row_is_missing(tmp_path: Path) -> None:
+    found = compared(tmp_path, [[row(1), row(1), row(2)], [row(3)]], [], masked={0: [1]}, budget=Budget(0))
+    assert (found.files, missing(found), gained(found)) == ((), {"in0": [0, 2], "in1": [0]}, {})
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_like_a_count_by_hand(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -82,6 +82,29 @@ def test_a_merge_after_a_delete(scene: Scene) -> None:
     race.won()
 
 
+def test_moved_rows_stay_where_an_earlier_replay_has_moved_them(scene: Scene) -> None:
+    """Three statements: on one file, on another one, and on the copy of the first."""
+    table(scene, COPIES)
+    for letter in "uvw":
+        scene.run(
+            f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ id % 7, concat('{letter}', id) FROM range(40)"
+        )
+    race = Race.start(scene)
+    scene.run("UPDATE {t} SET k = 90 WHERE v = 'u1'")
+    (first,) = race.replay()
+    scene.run("UPDATE {t} SET k = 91 WHERE v IN ('v1', 'v2')")
+    (second,) = race.replay()
+    assert [output.rows for output in second.moved] == [1, 2]
+    assert second.moved[:1] == first.moved
+    scene.run("UPDATE {t} SET k = 92 WHERE v = 'u2'")
+    (third,) = race.replay()
+    assert [output.rows for output in third.moved] == [2, 2]
+    assert third.moved[:1] == second.moved[1:]
+    assert first.moved[0].path in third.stale
+    assert len(third.successors or ()) == 2
+    race.won()
+
+
 def test_an_update_of_a_partition_column_alone_is_not_taken_for_a_delete(scene: Scene) -> None:
     """The file in the other partition stores the same bytes as the one that it replaces."""
     scene.run(

@@ -65,6 +65,27 @@ def test_a_merge_after_a_delete(scene: Scene, version: int) -> None:
     assert sum(output.rows for output in race.made[0].moved) in {1, 2}
 
 
+@VERSIONS
+def test_moved_rows_stay_where_an_earlier_replay_has_moved_them(scene: Scene, version: int) -> None:
+    """Three statements: on one file, on another one, and on the copy of the first."""
+    race = Race.start(three_files(scene, version, **COPIES))
+    scene.run("UPDATE {t} SET k = 90 WHERE v = 'v7'")
+    race.replay()
+    first = race.made[0]
+    scene.run("UPDATE {t} SET k = 91 WHERE v IN ('v40', 'v41')")
+    race.replay()
+    second = race.made[0]
+    assert [output.rows for output in second.moved] == [1, 2]
+    assert second.moved[:1] == first.moved
+    scene.run("UPDATE {t} SET k = 92 WHERE v = 'v8'")
+    check(scene, race, 4)
+    third = race.made[0]
+    assert sorted(output.rows for output in third.moved) == [2, 2]
+    assert third.moved[:1] == second.moved[1:]
+    assert first.moved[0].path in third.stale
+    assert len(third.successors or ()) == 2
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_position_deletes_of_a_copy(scene: Scene, version: int) -> None:
     """The copy is left to its writer, as it is not known which of the rows that we read are deleted in it."""

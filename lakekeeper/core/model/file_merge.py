@@ -119,10 +119,14 @@ class FileMerge:
 
     def copying(self, file: FileInput, store: S3 | None) -> FileMerge:
         """The merge that copies one file beside it, in the same order of rows, without those that are deleted."""
+        return self.collecting((file,), file.path.rpartition("/")[0], store)
+
+    def collecting(self, files: tuple[FileInput, ...], folder: str, store: S3 | None) -> FileMerge:
+        """The merge that writes all rows of files to one, in the same order, without those that are deleted."""
         return replace(
             self,
-            inputs=(file,),
-            folder=file.path.rpartition("/")[0],
+            inputs=files,
+            folder=folder,
             key=(),
             cuts=(),
             target_bytes=_ONE_FILE,

@@ -5,7 +5,8 @@
     DELETE           d, b ─► e        e holds those of d and b
     DELETE           c, x ─► f, g     x is no input: f and g may hold rows of either
 
-A replay compares their rows with those of the inputs, and follows those that hold mostly rows that were read.
+A replay compares their rows with those of the inputs, and follows those that hold mostly rows that were read. Inputs
+that no statement touched together are compared apart, so that the next replay compares only what has changed.
 """
 
 from __future__ import annotations
@@ -39,3 +40,32 @@ def successors(inputs: Collection[str], replacements: Iterable[Replacement]) -> 
             live |= commit.added
             own |= commit.added
     return tuple(sorted(live.difference(inputs)))
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Inputs that are gone, sorted, and the files in their place: no statement moved rows from or to other ones."""
+
+    inputs: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+def replaced_apart(
+    inputs: Iterable[str], gone: Collection[str], files: Collection[str], replacements: Iterable[Replacement]
+) -> tuple[Replaced, ...]:
+    """The ``gone`` inputs and the ``files`` in their place, in as many parts as possible; the commits are in order.
+
+    Each of these inputs is in one part. A file that is in none replaces only inputs that are live.
+    """
+    parts = {path: frozenset((path,)) for path in inputs}
+    for commit in replacements:
+        touched = [path for path in commit.removed if path in parts]
+        if touched and commit.followed:
+            joined = commit.added.union(*(parts[path] for path in touched))
+            joined = joined.union(*(parts[path] for path in commit.added if path in parts))
+            parts.update(dict.fromkeys(joined, joined))
+    found = {
+        Replaced(tuple(sorted(part.intersection(gone))), tuple(sorted(part.intersection(files))))
+        for part in parts.values()
+    }
+    return tuple(sorted((part for part in found if part.inputs), key=lambda part: part.inputs))
