@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Changes, Rewrite, successors_of
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import successors_of
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Adapter, Commit, Followed
 from lakekeeper.testing.harness import merged, task_for

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
-from lakekeeper.core.planning.rebase import Changes, Winner
+from lakekeeper.core.planning.changes import Changes, Winner
 from lakekeeper.statements import guarded
 from lakekeeper.statements.guarded import run_guarded
 

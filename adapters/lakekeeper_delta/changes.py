@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import STREAM_MS, Changes, Winner, stream_before
+from lakekeeper.core.planning.changes import STREAM_MS, Changes, Winner, stream_before
 from lakekeeper.core.planning.successors import Replacement
 from lakekeeper.errors import NotFound, Unsupported
 from lakekeeper_delta.features import check

@@ -26,7 +26,7 @@ from lakekeeper.core.model.file_merge import (
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.spark.jvm import on_local_disk
 from lakekeeper.spark.s3_access import S3A, NotFollowed, of_s3a
 from lakekeeper_delta import partition_values, rewrite

@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.keys import ClusterKey
-from lakekeeper.core.planning.rebase import Rewrite, Winner, touched
+from lakekeeper.core.planning.changes import Winner
+from lakekeeper.core.planning.rebase import touched
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import (
     AdapterError,
     CommitError,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.core.planning.rebase import Output, Rewrite, applied_now
+from lakekeeper.core.planning.rebase import applied_now
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Lost, Places
 from lakekeeper_delta import partition_values

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakekeeper.core.planning.rebase import Winner
+from lakekeeper.core.planning.changes import Winner
 from lakekeeper.errors import MALFORMED, AdapterError, NotFound
 from lakekeeper.spark.jvm import causes
 from lakekeeper_delta.file_marks import delete_id, names_vectors, vector_id

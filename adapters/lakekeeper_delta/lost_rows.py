@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, changed_inputs
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import applied_now, changed_inputs
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Followed, Lost, Places, Traces
 from lakekeeper_delta.deletion_vectors import all_rows, vector_of, with_rows, without

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from lakekeeper.core.model.file_merge import FileMerge, files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder, run_folder
-from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.core.planning.successors import Replaced
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.curve import PLACE, with_place

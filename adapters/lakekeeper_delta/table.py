@@ -14,7 +14,8 @@ from lakekeeper.core.model.keys import ClusterKey
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.stored_key import KEY_PROPERTY
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import OptionError
 from lakekeeper.spi import Capabilities, Commit, TableName
 from lakekeeper_delta import changes, commit, keys, log_stores, rewrite, trino_cleanup

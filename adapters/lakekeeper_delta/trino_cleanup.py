@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 
 from lakekeeper.core.config.options import CONF_PREFIX
-from lakekeeper.core.planning.rebase import Winner
+from lakekeeper.core.planning.changes import Winner
 from lakekeeper.errors import AdapterError, LakekeeperError, Unsupported, reason
 from lakekeeper_delta.json_commits import commits_of
 from lakekeeper_delta.native import Log, State

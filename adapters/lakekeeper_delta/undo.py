@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakekeeper.core.model.run_name import RunName
-from lakekeeper.core.planning.rebase import Winner
+from lakekeeper.core.planning.changes import Winner
 from lakekeeper.errors import NotFound, UndoError
 from lakekeeper.spi import Commit, Reversal, Undone
 from lakekeeper_delta.commit import attempt, commit_tags, operation_of, preparing, register_metrics

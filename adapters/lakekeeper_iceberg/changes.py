@@ -10,7 +10,7 @@ from typing import Any
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import STREAM_MS, Changes, Winner, stream_before
+from lakekeeper.core.planning.changes import STREAM_MS, Changes, Winner, stream_before
 from lakekeeper.errors import Conflict
 from lakekeeper_iceberg.features import FORMATS
 from lakekeeper_iceberg.keys import SchemaFields

@@ -28,7 +28,7 @@ from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.run_folders import level_folder, run_folder
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.spark.s3_access import NotFollowed
 from lakekeeper_iceberg import keys, staging
 from lakekeeper_iceberg.columnar_files import FilesOfTable

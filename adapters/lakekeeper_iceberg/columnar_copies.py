@@ -11,7 +11,7 @@ import numpy as np
 from lakekeeper.columnar.positions import pack
 from lakekeeper.core.model.file_merge import FileInput, FileMerge, WrittenFile
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import AdapterError
 from lakekeeper.spark.columnar_merge import merge_each
 from lakekeeper.spark.s3_access import NotFollowed

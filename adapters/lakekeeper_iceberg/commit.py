@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.errors import (
     AdapterError,
     Conflict,

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from lakekeeper.columnar.copied import compare
 from lakekeeper.columnar.find import Declined, Written
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.core.planning.successors import Replaced, replaced_apart
 from lakekeeper.errors import reason
 from lakekeeper.spi import Followed, Remains

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper_iceberg.changes import sequence_of
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.planning import Planner

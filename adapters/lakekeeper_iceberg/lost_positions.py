@@ -15,7 +15,9 @@ from typing import Any
 
 from lakekeeper.columnar.read_ahead import in_parallel
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, changed_inputs
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import applied_now, changed_inputs
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import Conflict
 from lakekeeper.spi import Followed, Lost
 from lakekeeper_iceberg.block_tracking import Follower

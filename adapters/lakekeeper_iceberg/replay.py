@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import applied_now
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Followed, Lost, Places, Remains, Traces
 from lakekeeper_iceberg import copied_files, lost_rows, point_lookup, staging

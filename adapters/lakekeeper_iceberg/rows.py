@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import Conflict, NotFound, reason
 from lakekeeper.spi import Commit, Followed, Held, Lost, Places, Prepared, Remains, Tidied, Traces
 from lakekeeper_iceberg import delete_files, row_delete, staging

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from lakekeeper.core.model.file_merge import FileMerge, files_for
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import level_folder
-from lakekeeper.core.planning.rebase import Output
+from lakekeeper.core.planning.rewrites import Output
 from lakekeeper.core.planning.successors import Replaced
 from lakekeeper.core.vacuum.path_guard import spelled
 from lakekeeper.spark.parquet_codec import codec_of

@@ -22,7 +22,9 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.core.model.stored_key import KEY_PROPERTY, unusable
-from lakekeeper.core.planning.rebase import Changes, Rewrite, touched, why
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import touched, why
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import (
     Conflict,
     NotFound,

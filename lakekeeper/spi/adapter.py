@@ -19,7 +19,8 @@ from lakekeeper.core.model.finding import Finding
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.report import KeyReport
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import Unsupported
 from lakekeeper.redaction import without_user
 from lakekeeper.spi.bloom_filters import BloomFilters

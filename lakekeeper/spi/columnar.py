@@ -8,7 +8,7 @@ from typing import Protocol
 from lakekeeper.core.model.file_merge import FileMerge, WrittenFile
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 
 
 class Columnar(Protocol):

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 
 Rows = TypeVar("Rows")
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry
 from lakekeeper.engine.events import Events

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, applied_now
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import applied_now
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.errors import AdapterError, Conflict
 from lakekeeper.spi import Commit, Followed, Held, Lost, Places, Prepared, Remains, Tidied, Traces
 from lakekeeper.testing.lake import LiveFileDiscarded

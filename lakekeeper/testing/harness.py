@@ -25,7 +25,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.plan import MergeTask, task_id
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.spi import Adapter, Capabilities, Commit, Runner
 from lakekeeper.testing.optional_methods import METHODS
 from lakekeeper.testing.values import Row

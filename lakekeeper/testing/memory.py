@@ -28,7 +28,8 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.core.planning.rebase import Changes, Output, Rewrite, Winner
+from lakekeeper.core.planning.changes import Changes, Winner
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.core.planning.successors import Replacement
 from lakekeeper.core.units import Ints
 from lakekeeper.errors import AdapterError, Conflict, NotFound, OptionError, Rejected, Unknown

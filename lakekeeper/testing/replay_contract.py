@@ -9,7 +9,8 @@ import pytest
 
 from lakekeeper.core.config.options import Options, resolve
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Dropped, Rewrite
+from lakekeeper.core.planning.rebase import Dropped
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.committer import Committer, Landed

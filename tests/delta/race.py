@@ -9,7 +9,9 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite, rebase
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import rebase
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Followed
 from lakekeeper_delta.table import DeltaTable

@@ -18,7 +18,7 @@ import lakekeeper as lk
 from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper_delta import columnar
 from tests import long_texts, nested
 from tests.delta.scene import Scene

@@ -17,7 +17,7 @@ import lakekeeper as lk
 from lakekeeper.api import Table
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import LakekeeperError
 from lakekeeper.spark.jvm import Jvm
 from lakekeeper.spi import TableName

@@ -118,7 +118,7 @@ def test_statistics_of_shallow_clones_are_refused(scene: Scene, tmp_path: Path) 
 def test_discard_stays_below_the_table(scene: Scene, tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from lakekeeper.core.planning.rebase import Output
+    from lakekeeper.core.planning.rewrites import Output
 
     scene.run("CREATE TABLE {t} (k BIGINT) USING delta", "INSERT INTO {t} VALUES (1)")
     adapter = scene.adapter()

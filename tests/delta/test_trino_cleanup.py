@@ -12,7 +12,7 @@ import pytest
 
 import lakekeeper as lk
 from lakekeeper.core.config.options import resolve
-from lakekeeper.core.planning.rebase import Winner
+from lakekeeper.core.planning.changes import Winner
 from lakekeeper.errors import AdapterError, Rejected, Unsupported
 from lakekeeper.spi import Observer
 from lakekeeper_delta.json_commits import LARGE, Commits, commits_between

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.engine.uncommitted import removed, without_error

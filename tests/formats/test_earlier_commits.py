@@ -8,7 +8,7 @@ import pytest
 
 import lakekeeper as lk
 from lakekeeper.core.planning import rebase
-from lakekeeper.core.planning.rebase import STREAM_MS, Winner
+from lakekeeper.core.planning.changes import STREAM_MS, Winner
 from tests.formats.lakes import Lake
 
 

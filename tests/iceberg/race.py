@@ -11,7 +11,9 @@ import numpy as np
 
 from lakekeeper.core.model.blocks import UNKNOWN, Snapshot
 from lakekeeper.core.model.run_folders import RUN_FOLDER
-from lakekeeper.core.planning.rebase import Changes, Rewrite, applied_now, rebase
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import applied_now, rebase
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.spark.merge import SparkRunner
 from lakekeeper.spi import Commit, Followed
 from lakekeeper_iceberg import IcebergTable

@@ -13,7 +13,7 @@ import pytest
 import lakekeeper as lk
 from lakekeeper.core.model.file_merge import FileMerge
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.testing.values import text
 from lakekeeper_iceberg import columnar
 from lakekeeper_iceberg.native import Iceberg

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.run_folders import run_folder
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import Conflict, NotFound, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit, TableName
 from lakekeeper.testing.storage_contract import places
@@ -327,7 +327,7 @@ def test_merged_manifests_are_deleted(scene: Scene) -> None:
 def test_discard_touches_nothing_outside_the_table(scene: Scene, tmp_path: Any) -> None:
     from dataclasses import replace
 
-    from lakekeeper.core.planning.rebase import Output
+    from lakekeeper.core.planning.rewrites import Output
 
     adapter, _, _, made = prepared(scene)
     foreign = tmp_path / "precious.parquet"

@@ -12,7 +12,7 @@ import pytest
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Changes, Winner
+from lakekeeper.core.planning.changes import Changes, Winner
 from lakekeeper.errors import AdapterError, Conflict, LakekeeperError, NotFound, NotSent, Unsupported
 from lakekeeper_iceberg import commit, executors, row_delete, rows, table
 from lakekeeper_iceberg.commit_attempts import Attempts

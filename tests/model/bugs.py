@@ -18,7 +18,8 @@ from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.planning import rebase as core_rebase
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.delete.row_delete import RowDelete
 from lakekeeper.engine.merge import committer as engine_commit
 from lakekeeper.engine.merge import executor as engine_rewrite

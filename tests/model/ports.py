@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
 from lakekeeper.core.model.blocks import Snapshot
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.core.vacuum.path_guard import Grounds
 from lakekeeper.core.vacuum.retention import Kept, Versions
 from lakekeeper.core.vacuum.stream_positions import SinkCommit

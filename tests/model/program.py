@@ -25,7 +25,8 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.report import KeyReport
 from lakekeeper.core.planning import planner
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete import row_delete as engine_delete
 from lakekeeper.engine.merge import executor as engine_rewrite

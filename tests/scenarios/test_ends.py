@@ -16,7 +16,7 @@ from lakekeeper.core.layout.levels import frozen, partition_group, run_depth
 from lakekeeper.core.layout.ranks import rank_blocks
 from lakekeeper.core.model.blocks import BlockSet
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.testing.draws import draw_table
 from lakekeeper.testing.lake import MemoryTable, Settings
 from lakekeeper.testing.memory import MemoryAdapter, Parts

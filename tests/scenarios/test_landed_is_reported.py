@@ -10,7 +10,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.statistics_report import StatisticsReport
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.compute_statistics import compute_statistics
 from lakekeeper.engine.merge.build_filters import build_filters
 from lakekeeper.engine.merge.request import Request

@@ -9,7 +9,7 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.planning.planner import make_plan
 from lakekeeper.core.planning.policy import Env
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.request import Request
 from lakekeeper.testing.lake import MemoryTable, Settings

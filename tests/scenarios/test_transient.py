@@ -11,7 +11,8 @@ import pytest
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.report import MergeReport
-from lakekeeper.core.planning.rebase import Changes, Rewrite
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.quiet_window import WATCH_MS
 from lakekeeper.engine.state.leases import registered

@@ -26,7 +26,7 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.block_changes import only_blocks
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import DeleteReport
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.plan import Plan
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.state.leases import Registration
 
 _SOON = 5

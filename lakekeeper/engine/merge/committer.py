@@ -19,7 +19,9 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Changes, Dropped, Rewrite, rebase
+from lakekeeper.core.planning.changes import Changes
+from lakekeeper.core.planning.rebase import Dropped, rebase
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events

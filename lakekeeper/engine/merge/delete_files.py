@@ -21,7 +21,7 @@ from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import MergeReport
-from lakekeeper.core.planning.rebase import EARLIER_MS, Changes
+from lakekeeper.core.planning.changes import EARLIER_MS, Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.commit_loop import CommitLoop, Retry, settled_version, unknown_outcome
 from lakekeeper.engine.events import Events, Halted

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Output, Rewrite
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted
 from lakekeeper.engine.merge.quiet_window import Watch

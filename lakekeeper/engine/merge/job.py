@@ -17,7 +17,7 @@ from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult, MergeReport
 from lakekeeper.core.planning.planner import cold_first
 from lakekeeper.core.planning.policy import converges
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.events import Events, Halted

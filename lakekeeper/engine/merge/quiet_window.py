@@ -17,7 +17,8 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
-from lakekeeper.core.planning.rebase import Changes, Winner, why
+from lakekeeper.core.planning.changes import Changes, Winner
+from lakekeeper.core.planning.rebase import why
 from lakekeeper.engine.clock import Clock
 from lakekeeper.spi import Adapter
 

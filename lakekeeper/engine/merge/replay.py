@@ -25,16 +25,16 @@ from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.core.planning.rebase import (
-    Changes,
     Dropped,
-    Rewrite,
     applied_now,
     mostly_gone,
     successors_of,
     touched,
     why,
 )
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.events import Halted
 from lakekeeper.engine.uncommitted import without_error
 from lakekeeper.errors import Conflict, reason

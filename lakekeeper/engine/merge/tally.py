@@ -11,7 +11,7 @@ from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
 from lakekeeper.core.model.report import GroupResult
 from lakekeeper.core.planning.policy import Part
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.merge.committer import Landed
 from lakekeeper.engine.merge.executor import Failed

@@ -19,7 +19,7 @@ from typing import Any
 from lakekeeper.core.config.options import Options
 from lakekeeper.core.model.report import DeleteReport
 from lakekeeper.core.model.run_name import restore_id
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows, new_run_id
 from lakekeeper.engine.retries import NOT_COMMITTED, SHORT_PAUSES, retried

@@ -8,15 +8,9 @@ import pytest
 
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import (
-    Changes,
-    Output,
-    Rewrite,
-    Winner,
-    applied_now,
-    rebase,
-    stream_before,
-)
+from lakekeeper.core.planning.changes import Changes, Winner
+from lakekeeper.core.planning.rebase import applied_now, rebase
+from lakekeeper.core.planning.rewrites import Output, Rewrite
 from lakekeeper.testing.draws import Shape, draw_snapshot
 from lakekeeper.testing.harness import task_for
 
@@ -115,38 +109,3 @@ def test_each_rewrite_is_kept_replayed_or_dropped_and_a_batch_equals_one_by_one(
         assert sorted(r.task.id for r in everywhere) == sorted(r.task.id for r in made)
         for got, of in ((found.keep, "keep"), (found.replay, "replay")):
             assert list(got) == [r for r in made if getattr(rebase([r], changes), of)]
-
-
-def test_a_commit_of_unknown_outcome_is_found_by_its_run_id() -> None:
-    changes = Changes(9, (Winner(8, "lakekeeper", "run-1"), Winner(9, "WRITE")))
-    assert changes.landed("run-1") == 8
-    assert changes.landed("run-2") is None
-
-
-def line(text: str) -> list[Winner]:
-    """Commits, oldest first, a second apart: ``s`` a statement, ``a`` an append, ``m`` maintenance."""
-    return [
-        Winner(i, kind, layout=kind == "m", appends=kind == "a", at_ms=1000 * i)
-        for i, kind in enumerate(text)
-    ]
-
-
-@pytest.mark.parametrize(
-    "commits, seen",
-    [
-        ("", ""),
-        ("aam", "aam"),
-        ("sssammammam", "sssammammam"),
-        ("sssssssss", "ssssss"),
-        ("samsamsamsamsamsamsam", "samsamsamsamsamsam"),
-        ("s" + "a" * 30, "a" * 21),
-    ],
-)
-def test_a_stream_is_looked_for_as_far_back_as_it_may_show(commits: str, seen: str) -> None:
-    """Six statements suffice; what is more than twenty seconds before the newest commit does not count."""
-    assert "".join(w.operation for w in stream_before(reversed(line(commits)))) == seen
-
-
-def test_a_log_of_many_commits_in_a_second_is_not_read_to_its_start() -> None:
-    many = (Winner(-i, "a", appends=True, at_ms=0) for i in itertools.count())
-    assert [w.version for w in stream_before(many)] == [-23 + i for i in range(24)]

@@ -12,7 +12,7 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import DeleteReport
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.delete.row_delete import delete_rows
 from lakekeeper.errors import (

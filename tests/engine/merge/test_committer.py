@@ -10,7 +10,7 @@ import pytest
 
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.errors import AdapterError, Conflict, NotSent, Rejected, Unknown, Unsupported
 from lakekeeper.spi import Commit
 from lakekeeper.testing.lake import MemoryTable, Settings

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.config.options import resolve
-from lakekeeper.core.planning.rebase import Dropped, Rewrite
+from lakekeeper.core.planning.rebase import Dropped
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.testing.harness import task_for
 from lakekeeper.testing.lake import Settings

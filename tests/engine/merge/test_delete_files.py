@@ -12,8 +12,8 @@ import pytest
 from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.report import MergeReport
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.core.planning.policies.deletes import DELETES, Deletes
-from lakekeeper.core.planning.rebase import Changes
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.backoff import Backoff
 from lakekeeper.engine.merge.delete_files import merge_deletes

@@ -14,7 +14,7 @@ import pytest
 from lakekeeper.core.model.plan import MergeTask
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.events import Events
 from lakekeeper.engine.merge.executor import Execution, Failed, Work
 from lakekeeper.engine.merge.quiet_window import Watch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import AdapterError
 from lakekeeper.spi import Matched

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakekeeper.core.model.plan import MergeTask
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.core.scheduling.spending import Spending
 from lakekeeper.engine.state.leases import registered
 from lakekeeper.errors import AdapterError, Unsupported

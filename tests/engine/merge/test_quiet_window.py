@@ -14,8 +14,8 @@ import pytest
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
+from lakekeeper.core.planning.changes import Changes, Winner
 from lakekeeper.core.planning.planner import cold_first
-from lakekeeper.core.planning.rebase import Changes, Winner
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.merge.job import maintain
 from lakekeeper.engine.merge.quiet_window import WATCH_MS, QuietWindow, Watch

@@ -13,7 +13,7 @@ import pytest
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Rewrite
+from lakekeeper.core.planning.rewrites import Rewrite
 from lakekeeper.engine.merge import replay
 from lakekeeper.engine.merge.replay import Replayer
 from lakekeeper.errors import Conflict

@@ -14,7 +14,7 @@ from lakekeeper.core.config.options import resolve
 from lakekeeper.core.model.blocks import Snapshot
 from lakekeeper.core.model.reason import Reason
 from lakekeeper.core.model.reason_code import Code
-from lakekeeper.core.planning.rebase import Changes
+from lakekeeper.core.planning.changes import Changes
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.engine.clock import Clock
 from lakekeeper.engine.state.leases import registered
