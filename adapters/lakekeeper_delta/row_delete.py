@@ -18,12 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakekeeper.core.model.block_changes import only_blocks
-from lakekeeper.core.model.blocks import Snapshot
+from lakekeeper.core.model.blocks import BlockSet, Snapshot
 from lakekeeper.core.model.run_folders import run_folder
 from lakekeeper.errors import AdapterError, LakekeeperError, Rejected, Unknown, Unsupported, reason
 from lakekeeper.spark.predicates import split_conjunction
 from lakekeeper.spi import Commit, Held, Prepared
 from lakekeeper_delta import partition_values
+from lakekeeper_delta.bulk_removes import removes
 from lakekeeper_delta.commit import (
     attempt,
     commit_tags,
@@ -81,6 +82,11 @@ class _Gone:
     feed: Any = None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the file is removed, and nothing takes its place."""
+        return self.vector is None and self.copy is None
+
+    @property
     def files(self) -> list[str]:
         copy = [_path(self.copy, "add")] if self.copy is not None else []
         feed = [_path(self.feed, "cdc")] if self.feed is not None else []
@@ -98,6 +104,14 @@ class _Actions:
     def count(self, **more: int) -> None:
         for name, value in more.items():
             self.metrics[name] += value
+
+    def count_whole(self, blocks: BlockSet) -> None:
+        """Count files that are removed as a whole."""
+        self.count(
+            numRemovedFiles=len(blocks),
+            numRemovedBytes=int(blocks.bytes.sum()),
+            numDeletionVectorsRemoved=_with_vector(blocks),
+        )
 
 
 def refuse_append_only(log: Log, state: State) -> None:
@@ -177,14 +191,22 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
             state = log.at(-1 if snapshot.version is None else snapshot.version, snapshot.table_uuid)
             if not gone:
                 return Commit(now.version, run_id, (), ())
-            adds = {str(add.path()): add for add in add_files(log, state, sorted(gone))}
+            whole = _blocks_of(log, snapshot, {path for path, one in gone.items() if one.is_whole})
+            changed = sorted(path for path, one in gone.items() if not one.is_whole)
+            adds = {str(add.path()): add for add in add_files(log, state, changed)} if changed else {}
             if _feeds(state, gone):
                 run = run_folder(snapshot.table_uuid, run_id)
-                whole = {path: one for path, one in gone.items() if one.copy is None}
-                gone |= _with_feed(log, state, run, whole, late)
+                bare = {path: one for path, one in gone.items() if one.copy is None}
+                gone |= _with_feed(log, state, run, bare, late)
             made = _actions(log, state, gone, adds, rows)
+            reads, actions = log.jvm.array_list(adds.values()), log.jvm.array_list(made.actions)
+            if len(whole):
+                made.count_whole(whole)
+                removed = add_files(log, state, whole.path.to_pylist())
+                reads.addAll(removed)
+                actions.addAll(removes(log.jvm, removed, time.time_ns() // 1_000_000, data_change=True))
             transaction = log.transaction(state)
-            transaction.trackFilesRead(log.scala_seq(log.jvm.array_list(adds.values())))
+            transaction.trackFilesRead(log.scala_seq(reads))
             _track_predicate(log, state, transaction, where)
             register_metrics(log, transaction, made.metrics)
             tags = commit_tags(log, state, run_id)
@@ -194,8 +216,7 @@ def delete(log: Log, prepared: Sequence[Prepared], snapshot: Snapshot, run_id: s
     except LakekeeperError:
         discard(log, late)
         raise
-    had = sum(add.deletionVector() is not None for add in adds.values())
-    actions = log.jvm.array_list(made.actions)
+    had = sum(add.deletionVector() is not None for add in adds.values()) + _with_vector(whole)
     try:
         version = attempt(log, transaction, state, actions, operation, tags, run_id)
     except Unknown:
@@ -251,10 +272,16 @@ def _with_feed(
 def _actions(
     log: Log, state: State, gone: Mapping[str, _Gone], adds: Mapping[str, Any], rows: Mapping[str, int]
 ) -> _Actions:
+    """The actions for files that get a vector, are copied, or have a feed."""
     made, feeds = _Actions(), _feeds(state, gone)
+    made.count(numDeletedRows=sum(rows[path] for path in gone))
     for path, one in gone.items():
+        if feeds and one.feed is not None:
+            made.actions.append(one.feed)
+            made.count(numAddedChangeFiles=1)
+        if one.is_whole:
+            continue
         add, had = adds[path], adds[path].deletionVector() is not None
-        made.count(numDeletedRows=rows[path])
         if one.vector is not None:
             added, removed = masked(log, _counted(log, add, one.rows), one.vector, data_change=True)
             made.actions += [removed, added]
@@ -263,15 +290,25 @@ def _actions(
             continue
         made.actions.append(add.removeWithTimestamp(time.time_ns() // 1_000_000, True))
         made.count(numRemovedFiles=1, numRemovedBytes=int(add.size()), numDeletionVectorsRemoved=int(had))
-        if one.copy is not None:
-            output, data = described(log, one.copy)
-            made.actions.append(log.edited(one.copy, dataChange=True, **carried_marks(add, data)))
-            made.added.append(output.path)
-            made.count(numAddedFiles=1, numAddedBytes=output.bytes, numCopiedRows=output.rows)
-        if feeds and one.feed is not None:
-            made.actions.append(one.feed)
-            made.count(numAddedChangeFiles=1)
+        output, data = described(log, one.copy)
+        made.actions.append(log.edited(one.copy, dataChange=True, **carried_marks(add, data)))
+        made.added.append(output.path)
+        made.count(numAddedFiles=1, numAddedBytes=output.bytes, numCopiedRows=output.rows)
     return made
+
+
+def _blocks_of(log: Log, snapshot: Snapshot, paths: Collection[str]) -> BlockSet:
+    """The blocks with these paths. Raises AdapterError if one is missing."""
+    blocks = only_blocks(snapshot.blocks, paths)
+    if len(blocks) != len(paths):
+        missing = len(paths) - len(blocks)
+        raise AdapterError(f"{log.name}: {missing} of {len(paths)} files to delete are not in the snapshot")
+    return blocks
+
+
+def _with_vector(blocks: BlockSet) -> int:
+    """Number of files with a deletion vector."""
+    return sum(each != "" for each in blocks.delete_id.to_pylist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ def columnar_rows(
         folder = reached.path(place)
     except (Refused, NotFollowed):
         return None
+    if any(each.deleted for each in whole):
+        return None
     inputs = tuple(
         replace(each, deleted=pack(np.delete(np.arange(each.rows or 0), wanted[path])))
         for path, each in zip(tasks, whole, strict=True)
