@@ -170,8 +170,9 @@ def empty_dropped(
     nothing refers to it once the table is deleted. A table is kept if its retention is not known or its trash cannot be
     emptied; so is one that this session cannot open, unless its drop was forced, and a managed Delta table with a
     second name. Only the name goes where others may need the files (``gc.enabled=false``, Nessie, a second name of an
-    Iceberg table), and for an external Delta table; ``files_stay`` is the reason. Raises AdapterError for the first
-    table that cannot be deleted, after all others.
+    Iceberg table, another catalog that has it, files outside its location that ``vacuum.allowed-locations`` does not
+    list), and for an external Delta table; ``files_stay`` is the reason. Raises AdapterError for the first table that
+    cannot be deleted, after all others.
     """
     confs, clock = lakekeeper_confs(spark), clock or Clock()
 
@@ -216,7 +217,7 @@ def _deleted(
     Raises AdapterError, NotFound or Unsupported if it cannot be looked at, OptionError if its own retention is not a
     time.
     """
-    why = _keeps_files(spark, table.kept_as, tables)
+    why = _keeps_files(spark, table.kept_as, tables, resolved().vacuum.allowed_locations)
     adapter = None if table.forced and why else _opened(spark, table)
     if adapter is not None:
         options = resolved(None if table.forced else _own_retention(adapter, clock))
@@ -252,11 +253,13 @@ def _own_retention(adapter: Adapter[Any], clock: Clock) -> dict[str, str]:
     return {key: found[key] for key in spellings(_RETENTION, PROPERTY_PREFIX) if key in found}
 
 
-def _keeps_files(spark: SparkSession, text: str, tables: Callable[[str], Sequence[Place]]) -> str:
+def _keeps_files(
+    spark: SparkSession, text: str, tables: Callable[[str], Sequence[Place]], allowed: Sequence[str]
+) -> str:
     """Why the files of a table must stay; empty also for a format that lakekeeper does not know."""
     name = resolve_name(spark, text)
     found = _format_of(name.provider, text)
-    return found.keeps_files(spark, name, tables) if found else ""
+    return found.keeps_files(spark, name, tables, allowed) if found else ""
 
 
 def _format_of(provider: str, text: str) -> Format | None:

@@ -19,9 +19,10 @@ from collections.abc import Iterator, Sequence
 HIDDEN = "***"
 
 _Span = tuple[int, int]
-_KEY = r"(?:account|api|private|encryption|sse(?:[._\-]?c)?)[._\-]?key(?![._\-]?id\b)"
+_KEY = r"(?:account|api|private|(?:en|de)cryption|provided|sse(?:[._\-]?c)?)[._\-]?key(?![._\-]?id\b)|master[._\-]?keys"
 _WORD = re.compile(
     rf"secret|passw(?:or)?d|passphrase|pwd|token|credential|signature|authorization|cookie|{_KEY}|access[._\-]?key"
+    r"|connection[._\-]?string|(?<![a-z])delegation(?=[=%])"
     r"|(?<![a-z])(?:sig|sas)(?![a-z])|(?<![a-z])header\.",
     re.IGNORECASE,
 )
@@ -62,6 +63,7 @@ _OURS = re.compile(r"got (?:'\*\*\*'|nothing), expected ")  # a message of Optio
 _ENDS = ",;.)]}\\"  # after a secret, more likely the punctuation of the text around it
 
 _PLACE = re.compile(r"[^\s\"']+")
+_COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+:/)(?!/)[^/\s@:]+:[^\s@]*@")
 _PORT = re.compile(r"\d{1,5}/")
 _OF_CONTAINERS = re.compile(r"(?<![a-z])(?:abfs|wasb)s?://$")
 _ORACLE = re.compile(r"jdbc:oracle:\w+:", re.IGNORECASE)
@@ -116,6 +118,9 @@ def without_user(place: str) -> str:
     oracle = _ORACLE.search(place)
     if oracle and oracle.end() <= place.find("/", oracle.end()) < last:  # jdbc:oracle:thin:user/password@host
         return f"{place[: oracle.end()]}{HIDDEN}{place[last:]}"
+    collapsed = _COLLAPSED.match(place)
+    if collapsed:  # scheme:/user:password@host, as pathlib spells it
+        return f"{collapsed[1]}{HIDDEN}{place[collapsed.end() - 1 :]}"
     parts: list[str] = []
     done, start = 0, place.find("://")
     while 0 <= start < last:

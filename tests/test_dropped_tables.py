@@ -92,7 +92,7 @@ def test_a_table_of_which_only_the_name_goes_is_kept_as_long(
 ) -> None:
     """Without its name, nothing can restore it."""
     with_properties(monkeypatch, t={OWN: "90d"}, u={})
-    shared = SimpleNamespace(keeps_files=lambda _spark, _name, _tables: "others need them")
+    shared = SimpleNamespace(keeps_files=lambda _spark, _name, _tables, _allowed: "others need them")
     monkeypatch.setattr(dropped, "find_format", lambda _provider, _name: shared)
     [gone] = dropped.empty_dropped(session(statements), "ice.db", clock=after_days(8))
     assert (gone.name, gone.files_stay) == ("ice.db.u", "others need them")

@@ -122,6 +122,12 @@ def test_text_without_a_secret_stays(text: str) -> None:
     assert redacted(text) == text
 
 
+def test_a_url_that_pathlib_has_shortened_and_a_delegation_token() -> None:
+    assert redacted("got 's3a:/AKID:pw/x@b/x'") == "got 's3a:/***@b/x'"
+    assert redacted("webhdfs://nn/t?op=OPEN&delegation=AbC") == "webhdfs://nn/t?op=OPEN&delegation=***"
+    assert redacted("file:/a/b:c@d and s3:/b/t") == "file:/a/b:c@d and s3:/b/t"
+
+
 def test_the_value_of_a_secret_conf_is_not_shown() -> None:
     error = OptionError(
         "spark.sql.catalog.ice.jdbc.password", VALUE, "a conf that can be set while Spark runs"
@@ -141,6 +147,12 @@ def test_the_value_of_a_secret_conf_is_not_shown() -> None:
             "spark.sql.catalog.r.header.Authorization",
             "keystore.passphrase",
         ),
+        *(
+            "gcs.decryption-key",
+            "fs.azure.encryption.encoded.client-provided-key",
+            "parquet.encryption.master.keys",
+        ),
+        "adls.connection-string.account",
     ],
 )
 def test_names_of_secrets(key: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakekeeper.core.config.options import CONF_PREFIX, resolve
 from lakekeeper.core.model.finding import Finding
-from lakekeeper.core.vacuum.path_guard import same_place, within
+from lakekeeper.core.vacuum.path_guard import may_be_within
 from lakekeeper.errors import AdapterError, LakekeeperError, NotFound, Unsupported, reason
 from lakekeeper.spark.catalogs import Place
 from lakekeeper.spark.jvm import Jvm, causes
@@ -44,7 +44,13 @@ class DeltaFormat:
         """Whether the error is one of the exceptions with which Delta's conflict checker rejects a commit."""
         return any(name.rpartition(".")[2] in LOST for name, _ in causes(error))
 
-    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Place]]) -> str:
+    def keeps_files(
+        self,
+        spark: Any,
+        identifier: TableName,
+        tables: Callable[[str], Sequence[Place]],
+        allowed: Sequence[str] = (),
+    ) -> str:
         """Why the files stay if the catalog drops the name: the table is external.
 
         Raises AdapterError for a managed table that has a second name or contains another table's folder: dropping it
@@ -61,9 +67,7 @@ class DeltaFormat:
         if own.external:
             return "it is an external table, of which the catalog drops only the name"
         for other in listed:
-            if other is not own and (
-                same_place(other.location, own.location) or within(other.location, own.location)
-            ):
+            if other is not own and (may_be_within(other.location, own.location)):
                 raise AdapterError(
                     f"{identifier.text}: {other} has its files in the same folder, and dropping a managed table "
                     "deletes the folder; drop or move the other table first"

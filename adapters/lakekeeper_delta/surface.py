@@ -64,7 +64,9 @@ org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo$: extractLog
 org.apache.spark.sql.delta.stats.DeltaScan: allFilters/0 files/0
 org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex: preparedScan/0
 org.apache.spark.sql.delta.stats.StatisticsCollection$: truncateMaxStringAgg/2 truncateMinStringAgg/2
+org.apache.spark.sql.delta.storage.DelegatingLogStore: getDelegate/1
 org.apache.spark.sql.delta.storage.LogStore$: apply/2
+org.apache.spark.sql.delta.storage.LogStoreAdaptor: logStoreImpl/0
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore: pathWithFileSystem/1 read/2
 org.apache.spark.sql.delta.storage.dv.DeletionVectorStore$: createInstance/1
 org.apache.spark.sql.delta.util.DeltaFileOperations$: absolutePath/2

@@ -79,7 +79,8 @@ class Expiry:
             ) from error
 
     def _named_since(self, newest: Any, files: Collection[str]) -> set[str]:
-        if str(newest.metadataFileLocation()) == str(self.base.metadataFileLocation()):
+        place = newest.metadataFileLocation()  # some REST catalogs name none
+        if place is not None and str(place) == str(self.base.metadataFileLocation()):
             return set()
         reach = Reach(self.jvm, self.name, self.table.io(), newest)
         before = {int(ref.snapshotId()) for ref in dict(self.base.refs()).values()}

@@ -18,7 +18,7 @@ from typing import Any
 
 from lakekeeper.core.model.keys import quote
 from lakekeeper.core.units import HOUR_MS
-from lakekeeper.core.vacuum.path_guard import meets, same_place, within
+from lakekeeper.core.vacuum.path_guard import may_be_same, may_be_within, may_meet
 from lakekeeper.errors import AdapterError, reason
 from lakekeeper.spark.catalogs import SESSION_CATALOG, Place, catalogs, places
 from lakekeeper.spark.jvm import says_no_such_table
@@ -131,22 +131,29 @@ def in_catalogs(
     reads which metadata file of the table is current.
     """
     everywhere = folders is None and len(roots) > 1
-    searched = set(catalogs(jvm.spark)) - _FOR_PATHS if everywhere else {own.catalog}
+    chosen = searched(jvm) if everywhere else (own.catalog,)
     found = set()
-    for place in (place for catalog in sorted(searched) for place in places(jvm, catalog, DECLARED)):
-        if _is_own(place, own) or (place.catalog != own.catalog and same_place(place.location, roots[0])):
+    for place in (place for catalog in chosen for place in places(jvm, catalog, DECLARED)):
+        if _is_own(place, own) or (place.catalog != own.catalog and may_be_same(place.location, roots[0])):
             continue  # another catalog may show the same table; what else is in its folder, the listing finds
-        if same_place(place.location, roots[0]) and _is_respelled(jvm, place, own, metadata_file):
+        if may_be_same(place.location, roots[0]) and _is_respelled(jvm, place, own, metadata_file):
             continue
-        if meets(place.location, roots):
+        if may_meet(place.location, roots):
             found.add(f"{place} at {place.location}")
         for name, root in place.declared.items():
             overlaps = (
-                meets(root, roots) if folders is None else any(within(root, folder) for folder in folders)
+                may_meet(root, roots)
+                if folders is None
+                else any(may_be_within(root, folder) for folder in folders)
             )
             if overlaps:
                 found.add(f"{place}, whose {name} is {root}")
     return found
+
+
+def searched(jvm: Iceberg) -> list[str]:
+    """The catalogs of the session that may have tables."""
+    return sorted(set(catalogs(jvm.spark)) - _FOR_PATHS)
 
 
 def same_table(jvm: Iceberg, own: TableName, table: Any, listed: Iterable[Place]) -> str:
@@ -157,7 +164,7 @@ def same_table(jvm: Iceberg, own: TableName, table: Any, listed: Iterable[Place]
     """
     uuid, location = str(table.operations().current().uuid()), str(table.location())
     for place in listed:
-        if place.is_named(own) or not same_place(place.location, location):
+        if place.is_named(own) or not may_be_same(place.location, location):
             continue
         try:
             other = jvm.load(".".join(map(quote, place.steps)))

@@ -14,12 +14,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakekeeper.core.vacuum.path_guard import Grounds, below, refusal
+from lakekeeper.core.vacuum.path_guard import NOTES, TRASH, Grounds, below, refusal
 from lakekeeper.core.vacuum.retention import Kept
 from lakekeeper.core.vacuum.vacuum_plan import METADATA_KINDS, Dead, Garbage
 from lakekeeper.errors import AdapterError
-from lakekeeper_iceberg.reachability import Reach, in_time, keys_of, metadata_paths, path_key, snapshot_ids
+from lakekeeper_iceberg.reachability import (
+    Reach,
+    in_time,
+    keys_of,
+    metadata_paths,
+    name_of,
+    path_key,
+    snapshot_ids,
+)
 
+_IN_TRASH = f"/{NOTES}/{TRASH}/"
 _MOST = 500_000  # candidates held in memory; more of them need another pass over the kept manifests
 _CHUNK = 64
 _CONTENT = {"DATA": "data", "DELETES": "deletes"}
@@ -98,18 +107,26 @@ class _Finds:
 
 
 def named_of(reach: Reach, paths: Collection[str]) -> set[str]:
-    """The paths that any snapshot or the metadata itself references.
+    """The paths that any snapshot or the metadata itself references, by their names alone except in the trash.
 
-    Raises AdapterError if the table has no snapshot, or has data files but no manifest.
+    A folder may have several paths, which their texts do not show: by a link, a mount or a router. After ``SET
+    LOCATION``, the metadata names files by one and a listing by the other. The name of each file that a vacuum may
+    delete has an id of its own. In the trash, a file has the name that it had before, which old snapshots may
+    reference. Raises AdapterError if the table has no snapshot, or has data files but no manifest.
     """
     versions = snapshot_ids(reach)
     if not versions:
         raise AdapterError(f"{reach.name}: the table has no snapshot, so every file would look unused")
     stays = reach.manifests(versions)
     _refuse_empty(reach, stays)
-    named = keys_of([*reach.paths(stays), *metadata_paths(reach), *log_files(reach.base)])
-    left = _unreached(reach, stays, keys_of(paths) - named)
-    return {path for path in paths if path_key(path) not in left}
+    referenced = [*reach.paths(stays), *metadata_paths(reach), *log_files(reach.base)]
+    found = set[str]()
+    moved = {path for path in paths if _IN_TRASH in path}
+    for some, look, key in ((moved, reach, path_key), (set(paths) - moved, reach.by_name(), name_of)):
+        if some:
+            left = _unreached(look, stays, set(map(key, some)) - set(map(key, referenced)))
+            found |= {path for path in some if key(path) not in left}
+    return found
 
 
 def live_of(reach: Reach, heads: Collection[int], paths: Collection[str]) -> set[str]:

@@ -16,7 +16,7 @@ from lakekeeper.spark.library_versions import (
     versions_in_session,
 )
 from lakekeeper.spi import TableName
-from lakekeeper_iceberg import foreign_tables, nessie, surface
+from lakekeeper_iceberg import foreign_tables, nessie, purge, surface
 from lakekeeper_iceberg.commit import is_lost_race
 from lakekeeper_iceberg.features import refused, unreadable
 from lakekeeper_iceberg.native import Iceberg
@@ -63,8 +63,17 @@ class IcebergFormat:
         opened.check()
         return opened
 
-    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Place]]) -> str:
-        """Why the files must stay if the catalog drops the name: ``gc.enabled=false``, Nessie, or a second name."""
+    def keeps_files(
+        self,
+        spark: Any,
+        identifier: TableName,
+        tables: Callable[[str], Sequence[Place]],
+        allowed: Sequence[str] = (),
+    ) -> str:
+        """Why the files must stay if the catalog drops the name.
+
+        For example ``gc.enabled=false``, Nessie, a second name, a second catalog, or files outside its location.
+        """
         jvm = Iceberg(spark)
         try:
             table = jvm.load(identifier.sql)
@@ -74,7 +83,9 @@ class IcebergFormat:
         if refused:
             return refused
         other = foreign_tables.same_table(jvm, identifier, table, tables(identifier.catalog))
-        return f"{other} is the same table" if other else ""
+        if other:
+            return f"{other} is the same table"
+        return purge.why_not(IcebergTable(jvm, identifier, table), identifier, tables, allowed)
 
     def lost_race(self, error: BaseException) -> bool:
         """Whether the error is a commit conflict reported by Iceberg, and not one that leaves the outcome unknown."""

@@ -22,6 +22,7 @@ from lakekeeper_iceberg.metadata_reads import read_again
 from lakekeeper_iceberg.native import Iceberg
 
 _PLACE = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?)?/*"
+_FOLDERS = r"(?s)^.*/"
 _THREADS = 4
 _AT_ONCE = 64  # manifest lists held in memory
 _MANIFEST = "org.apache.iceberg.ManifestFile"
@@ -34,6 +35,11 @@ Made = TypeVar("Made")
 def path_key(path: str) -> str:
     """The path without scheme and authority, equal for all spellings of one location; :class:`Reach` has it in Java."""
     return posixpath.normpath(re.sub(_PLACE, "", path, count=1))
+
+
+def name_of(path: str) -> str:
+    """The last step of a path; :meth:`Reach.by_name` has it in Java."""
+    return path.rpartition("/")[2]
 
 
 def store_of(path: str) -> str:
@@ -57,12 +63,17 @@ class Reach:
     name: str
     io: Any
     base: Any
+    _cut: str = _PLACE
     _specs: Any = field(init=False)
     _key: Any = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_specs", self.base.specsById())
-        object.__setattr__(self, "_key", self.jvm.path_key(_PLACE))
+        object.__setattr__(self, "_key", self.jvm.path_key(self._cut))
+
+    def by_name(self) -> Reach:
+        """The same metadata; the key of a file is its name, whatever its folder."""
+        return Reach(self.jvm, self.name, self.io, self.base, _FOLDERS)
 
     def manifests(self, snapshots: Iterable[int]) -> Any:
         """A Java set of all manifests of these snapshots."""

@@ -200,9 +200,13 @@ class IcebergStorage:
                 *foreign_tables.in_catalogs(self.jvm, self.identifier, roots, folders, metadata_file),
                 *foreign_tables.around(disk, roots),
                 *foreign_tables.inside(disk, listed, str(base.uuid()), garbage.log_files(base)),
-                *foreign_tables.newer(disk, self._metadata_now, garbage.log_files),
+                *self.newer(),
             }
         )
+
+    def newer(self) -> set[str]:
+        """Metadata of the table that its catalog does not name, because another catalog has the table too."""
+        return foreign_tables.newer(self._disk(), self._metadata_now, garbage.log_files)
 
     def _require_own(self) -> None:
         """Raise RetentionError if branches or tags of the catalog may need files that this metadata does not name."""

@@ -33,7 +33,7 @@ from lakekeeper.core.model.report import MergeReport
 from lakekeeper.core.text.formatting import counted
 from lakekeeper.engine.event_log import require_logs
 from lakekeeper.engine.plugins import find_policies, installed_formats
-from lakekeeper.errors import LakekeeperError, OptionError, reason
+from lakekeeper.errors import LakekeeperError, OptionError, reason, traceback_of
 from lakekeeper.spark.interrupts import INTERRUPTED, Interrupts
 
 _INTERRUPTED = "interrupted; the table has only the work that was committed"
@@ -523,7 +523,7 @@ def _failed(error: Exception, as_json: bool) -> int:
         command = context.command_path if context else "lakekeeper"
         return failed("UsageError", with_hint(str(error.format_message()), command), 2, as_json)
     if os.environ.get("LAKEKEEPER_TRACEBACK"):
-        raise error
+        say(traceback_of(error), err=True)
     text = reason(error)
     return failed(text.partition(":")[0], f"{text} (set LAKEKEEPER_TRACEBACK=1 for a traceback)", 1, as_json)
 

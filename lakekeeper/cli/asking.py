@@ -9,6 +9,7 @@ from contextlib import suppress
 import typer
 
 from lakekeeper.cli.output import safe, say
+from lakekeeper.redaction import redacted
 
 
 class _NoTerminalError(typer.BadParameter):
@@ -36,7 +37,11 @@ def agreed(question: str) -> bool:
 
 
 def failed(kind: str, message: str, code: int, as_json: bool) -> int:
-    """Report a failure as one line on stderr, and with --json as an object on stdout; returns the exit code."""
+    """Report a failure as one line on stderr, and with --json as an object on stdout; returns the exit code.
+
+    Secrets in the message are hidden, as in a conf for which ``--conf`` was forgotten.
+    """
+    message = redacted(message)
     say(f"lakekeeper: {message}", err=True)
     if as_json:
         with suppress(OSError):  # stdout may be what failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def pairs(option: str, given: Iterable[str], shape: str = "key=value") -> dict[s
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise OptionError(option, text, shape)
+            raise OptionError(option, _named(text), shape)
         found[name.strip()] = value.strip()
     return found
 
@@ -40,6 +41,12 @@ def properties_file(path: Path) -> dict[str, str]:
     for number, key, value in properties.entries(text):
         if not key.startswith("spark.") or not value:
             expected = "'spark.… value', one per line (options of lakekeeper begin with spark.lakekeeper.)"
-            raise OptionError(f"{path}, line {number}", f"{key} {value}".strip(), expected)
+            raise OptionError(f"{path}, line {number}", _named(f"{key} {value}"), expected)
         found[key] = value
     return found
+
+
+def _named(text: str) -> str:
+    """The name in what was to be a name and a value: the value may be a secret."""
+    name = re.split(r"[\s=:]", text.strip(), maxsplit=1)[0]
+    return name if name == text.strip() else f"{name} …"

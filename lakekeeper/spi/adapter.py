@@ -260,10 +260,17 @@ class Format(Protocol):
         """The findings of ``lakekeeper doctor`` on the format in a session; starts, changes and raises nothing."""
         ...
 
-    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Any]]) -> str:
+    def keeps_files(
+        self,
+        spark: Any,
+        identifier: TableName,
+        tables: Callable[[str], Sequence[Any]],
+        allowed: Sequence[str] = (),
+    ) -> str:
         """Why the files of a table must stay if its catalog drops it; empty if they may be deleted with it.
 
-        ``tables`` are those of a catalog with their locations (:class:`lakekeeper.spark.catalogs.Place`). Answers also
+        ``tables`` are those of a catalog with their locations (:class:`lakekeeper.spark.catalogs.Place`), ``allowed``
+        places outside the table's location in which an operator allows its files to be deleted. Answers also
         for a table that :meth:`open` refuses. Raises NotFound, Unsupported or AdapterError in doubt.
         """
         ...

@@ -504,7 +504,13 @@ class MemoryFormat:
         """No findings: nothing can be wrong with a lake in memory."""
         return ()
 
-    def keeps_files(self, spark: Any, identifier: TableName, tables: Callable[[str], Sequence[Any]]) -> str:
+    def keeps_files(
+        self,
+        spark: Any,
+        identifier: TableName,
+        tables: Callable[[str], Sequence[Any]],
+        allowed: Sequence[str] = (),
+    ) -> str:
         """The property ``keeps-files`` of the table; empty without it, since tables of the lake share no files."""
         return self.open(spark, identifier).properties().get("keeps-files", "")
 

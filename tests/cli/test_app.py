@@ -190,6 +190,22 @@ def test_errors_are_one_line(
     assert run("info", "t", "--json").json["error"]["type"] in (type(error).__name__, "Interrupted")
 
 
+def test_no_message_shows_a_secret(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for which ``--conf`` was forgotten, and one in the traceback of an unexpected error."""
+    said = run("info", "t", "spark.hadoop.fs.s3a.secret.key=wJalr", "--json")
+    assert (said.code, "wJalr" in f"{said}") == (2, False)
+
+    def broken(**_: Any) -> None:
+        raise RuntimeError("password=wJalr")
+
+    monkeypatch.setattr("lakekeeper.spark.session.local_session", broken)
+    monkeypatch.setenv("LAKEKEEPER_TRACEBACK", "1")
+    said = run("info", "t")
+    assert said.code == 1
+    assert "Traceback" in said.err
+    assert "wJalr" not in said.err
+
+
 @pytest.mark.parametrize(
     "statuses, commits, code",
     [

@@ -44,6 +44,20 @@ def test_pairs_keep_what_follows_the_first_equals_sign() -> None:
         pairs("--conf", ["abc"])
 
 
+@pytest.mark.parametrize(
+    "text", ["fs.s3a.secret.key Xy7", "fs.s3a.secret.key:Xy7", " fs.s3a.secret.key\tXy7 "]
+)
+def test_a_value_without_its_equals_sign_is_not_shown(tmp_path: Path, text: str) -> None:
+    with pytest.raises(OptionError, match=r"got 'fs\.s3a\.secret\.key …'") as raised:
+        pairs("--conf", [text])
+    assert "Xy7" not in str(raised.value)
+    file = tmp_path / "some.conf"
+    file.write_text(text)
+    with pytest.raises(OptionError, match=r"line 1: got 'fs\.s3a\.secret\.key …'") as raised:
+        properties_file(file)
+    assert "Xy7" not in str(raised.value)
+
+
 def test_a_properties_file_is_read_as_spark_does(tmp_path: Path) -> None:
     file = tmp_path / "some.conf"
     file.write_text("# words\n\nspark.a  1 2\nspark.b=x=y\n  spark.c\tz  \n! more words\nspark.d : 4\n")

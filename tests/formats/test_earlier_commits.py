@@ -7,7 +7,7 @@ import time
 import pytest
 
 import lakekeeper as lk
-from lakekeeper.core.planning import rebase
+from lakekeeper.core.planning import changes
 from lakekeeper.core.planning.changes import STREAM_MS, Winner
 from tests.formats.lakes import Lake
 
@@ -30,7 +30,7 @@ def test_statements_are_seen_behind_appends_and_maintenance(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the newest eight commits, too few were statements, and a commit of ours made the next statement fail."""
-    monkeypatch.setattr(rebase, "EARLIER_MS", 3_600_000)
+    monkeypatch.setattr(changes, "EARLIER_MS", 3_600_000)
     name = lake.overlapping(1, 50)
     for number in (3, 5, 7):
         lake.spark.sql(f"DELETE FROM {name} WHERE id = {number}")

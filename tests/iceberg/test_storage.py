@@ -24,6 +24,7 @@ from lakekeeper.engine.vacuum.job import VacuumRequest, vacuum
 from lakekeeper.errors import AdapterError, Conflict, LostRace, Rejected, RetentionError, Unknown
 from lakekeeper.spark.session_confs import catalog_conf
 from lakekeeper.spark.shims import shim
+from lakekeeper_iceberg.expiry import Expiry
 from lakekeeper_iceberg.filesystem import Disk
 from lakekeeper_iceberg.native import Iceberg
 from lakekeeper_iceberg.storage import IcebergStorage
@@ -160,6 +161,35 @@ def test_files_that_a_later_commit_references_again_are_kept(scene: Scene) -> No
     storage.delete([doomed(each) for each in files - {path}])
     assert scene.spark_rows() == scene.log_rows()
     assert scene.spark.table(scene.sql).count() == 1
+
+
+class Unnamed:
+    """Metadata without the location of its file, as some REST catalogs return it."""
+
+    def __init__(self, metadata: Any) -> None:
+        self._metadata = metadata
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metadata, name)
+
+    def metadataFileLocation(self) -> None:  # noqa: N802  # Java's name
+        return None
+
+
+def test_files_that_a_later_commit_references_again_are_found_without_the_location_of_the_metadata(
+    scene: Scene,
+) -> None:
+    rows(scene.create("k INT, v STRING"), 1, 2)
+    table = scene.java()
+    [file, _] = scene.data_files(table)
+    scene.run("DELETE FROM {t} WHERE true")
+    _, _, files = doomed_by(scene.adapter().storage, scene)
+    base = table.operations().refresh()
+    table.refresh()
+    table.newAppend().appendFile(file).commit()
+    newest = Unnamed(table.operations().refresh())
+    expiry = Expiry(Iceberg(scene.spark), table, scene.sql, Unnamed(base))
+    assert str(file.location()) in expiry.named_since(newest, files)
 
 
 def test_a_writer_that_wins_the_first_swaps_needs_no_second_plan(scene: Scene) -> None:
@@ -511,6 +541,22 @@ def test_tables_that_write_their_data_to_one_folder(scene: Scene, tmp_path: Path
     allowed = storage.allowing([f"file:{tmp_path}"])
     assert allowed.foreign_tables() == [f"{other.sql}, whose write.data.path is file:{tmp_path}/bulk"]
     assert allowed.foreign_tables(["lk1"]) == []
+
+
+@pytest.mark.parametrize("spelling", ["//bulk", "/./bulk", "/x/../bulk"])
+def test_a_folder_that_two_tables_spell_differently(scene: Scene, tmp_path: Path, spelling: str) -> None:
+    """Loss L164: the folder of the other table was compared as a text, and its files were deleted as orphans."""
+    one, other = (
+        rows(
+            Scene(scene.spark).create(
+                "k INT, v STRING", properties={"write.data.path": f"file:{tmp_path}{path}"}
+            ),
+            1,
+        )
+        for path in ("/bulk", spelling)
+    )
+    allowed = one.adapter().storage.allowing([f"file:{tmp_path}"])
+    assert [text.partition(",")[0] for text in allowed.foreign_tables()] == [other.sql]
 
 
 def test_tables_of_two_catalogs_that_write_their_data_to_one_folder(

@@ -422,3 +422,20 @@ def directory(spark: SparkSession) -> Scene:
 def test_a_table_of_a_directory_catalog(directory: Scene) -> None:
     directory.create("k INT, v STRING").run(*one_row(1, 2), "DELETE FROM {t} WHERE k = 1")
     assert check(directory).of_kind("data") == 1
+
+
+@pytest.mark.parametrize("orphans", [True, False])
+def test_files_of_a_location_that_has_two_paths(scene: Scene, tmp_path: Path, *, orphans: bool) -> None:
+    """Loss L163: the metadata names older files by a path that a listing of the new one does not show."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    scene.create("k INT, v STRING", more=f"LOCATION 'file:{tmp_path}/link/t'")
+    scene.run(*one_row(0, 1))
+    scene.run(f"ALTER TABLE {{t}} SET LOCATION 'file:{tmp_path}/real/t'", *one_row(2, 3))
+    before = scene.spark_rows()
+    later = table_later(scene.spark, scene.sql, hours=24 * 20)
+    later.vacuum(orphans=orphans)
+    assert scene.spark_rows() == before
+    files = [row.file_path for row in scene.spark.sql(f"SELECT file_path FROM {scene.sql}.files").collect()]
+    assert len(files) == 4
+    assert all(Path(file.removeprefix("file:")).exists() for file in files)

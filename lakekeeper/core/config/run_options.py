@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from lakekeeper.core.config.option import option
 from lakekeeper.core.units import DAY_MS, HOUR_MS
+from lakekeeper.errors import OptionError
 
 _GIB = 1 << 30
 _SECOND_MS, _MINUTE_MS = 1_000, 60_000
@@ -308,8 +310,15 @@ class HistoryOptions:
 
     @property
     def file(self) -> str | None:
-        """The file of the history; None where there is no history."""
-        return None if self.path is None or self.path.lower() in ("none", "off") else self.path
+        """The file of the history; None where there is no history. Raises OptionError for one that is not local."""
+        if self.path is None or self.path.lower() in ("none", "off"):
+            return None
+        scheme = re.match(r"([A-Za-z][A-Za-z0-9+.\-]+):/", self.path)
+        if scheme is None:
+            return self.path
+        if scheme[1].lower() != "file":
+            raise OptionError("history.path", f"{scheme[1]}:/…", "a file on the driver's local disk")
+        return re.sub(r"^[^:]+:(//[^/]*)?", "", self.path)
 
 
 @dataclass(frozen=True, slots=True)

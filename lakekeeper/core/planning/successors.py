@@ -60,7 +60,7 @@ def replaced_apart(
     parts = {path: frozenset((path,)) for path in inputs}
     for commit in replacements:
         touched = [path for path in commit.removed if path in parts]
-        if touched and commit.followed:
+        if touched:  # followed or not: a later statement may write rows of several of them to one file
             joined = commit.added.union(*(parts[path] for path in touched))
             joined = joined.union(*(parts[path] for path in commit.added if path in parts))
             parts.update(dict.fromkeys(joined, joined))

@@ -8,6 +8,7 @@ delete that path on the user's behalf (CWE-22, the confused deputy).
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,6 +141,44 @@ def within(path: str, folder: str) -> bool:
 def meets(one: str, others: Iterable[str]) -> bool:
     """Whether a location is equal to, above or below one of others."""
     return any(within(one, other) or within(other, one) for other in others)
+
+
+def may_meet(one: str, others: Iterable[str]) -> bool:
+    """Whether a location may be equal to, above or below one of others, however they are spelled; in doubt it is.
+
+    Unlike the other comparisons, this one finds what must not be touched: ``//``, ``.`` and ``..`` are resolved, and a
+    location without a scheme or an authority may be in any store.
+    """
+    return any(may_be_within(one, other) or may_be_within(other, one) for other in others)
+
+
+def may_be_within(path: str, folder: str) -> bool:
+    """Whether a location may be a folder or below it, as for :func:`may_meet`."""
+    first, second = _loose(path), _loose(folder)
+    if first is None or second is None:
+        return False
+    (store, steps), (home_store, home) = first, second
+    return _may_be_one(store, home_store) and steps[: len(home)] == home
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Whether two locations may be one, as for :func:`may_meet`."""
+    return may_be_within(one, other) and may_be_within(other, one)
+
+
+def _loose(location: str) -> tuple[tuple[str, str], tuple[str, ...]] | None:
+    """(scheme, host) and the steps of a location, resolved; an empty scheme or host may be any."""
+    found, place = _LOCATION.fullmatch(location), _place(f"{location.rstrip('/')}/")
+    if found is None or place is None:
+        return None
+    scheme = place.store[0] if found[1] else ""
+    host = re.sub(r":\d+$", "", place.store[1].lower())
+    steps = posixpath.normpath("/" + "/".join(place.steps)).split("/")
+    return (scheme, host), tuple(step for step in steps if step)
+
+
+def _may_be_one(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return all("" in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
 
 
 def same_place(one: str, other: str) -> bool:

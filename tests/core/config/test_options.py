@@ -348,3 +348,28 @@ def test_a_conf_sets_an_option_in_either_spelling(name: str) -> None:
         set_by({one: "yes"}, name)
     with pytest.raises(OptionError, match="sets the same option; remove one"):
         set_by({one: "true", other: "true"}, name)
+
+
+@pytest.mark.parametrize(
+    "given, file",
+    [
+        ("none", None),
+        ("/var/lk/history.db", "/var/lk/history.db"),
+        ("history.db", "history.db"),
+        ("file:/var/lk/h.db", "/var/lk/h.db"),
+        ("file:///var/a b/h.db", "/var/a b/h.db"),
+        ("C:/lk/h.db", "C:/lk/h.db"),
+    ],
+)
+def test_the_file_of_the_history(given: str, file: str | None) -> None:
+    assert resolve({}, {"spark.lakekeeper.history.path": given}).history.file == file
+
+
+@pytest.mark.parametrize("given", ["s3a://key:wJalr@b/h.db", "hdfs:/h.db", "dbfs:/h.db"])
+def test_a_history_on_another_store_is_refused(given: str) -> None:
+    """It became a folder of that name below the working directory."""
+    with pytest.raises(
+        OptionError, match=r"history\.path: got .*, expected a file on the driver's local disk"
+    ) as error:
+        _ = resolve({}, {"spark.lakekeeper.history.path": given}).history.file
+    assert "wJalr" not in str(error.value)

@@ -12,6 +12,7 @@ from lakekeeper.core.vacuum.path_guard import (
     Grounds,
     below,
     grounds_of,
+    may_meet,
     meets,
     move_refusal,
     refusal,
@@ -204,3 +205,44 @@ def test_a_long_path_is_spelled_in_proportion_to_its_length(start: str, piece: s
 def test_no_path_with_odd_steps_is_within_a_folder(path: str) -> None:
     assert within("s3://b/t/x", "s3://b/t")
     assert not within(path, "s3://b/t")
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("file:/wh/bulk", "file:/wh//bulk"),
+        ("file:/wh/bulk", "file:/wh/./bulk/t"),
+        ("file:/wh/bulk/t", "file:/wh/x/../bulk"),
+        ("hdfs://nn:8020/wh/t", "hdfs:///wh/t"),
+        ("hdfs://nn:8020/wh/t", "hdfs://NN/wh/t/data"),
+        ("hdfs://nn:8020/wh/t", "/wh/t"),
+        ("s3a://b/wh/t", "s3://b/wh//t/data"),
+        ("s3://b/wh/t", "s3://b"),
+        ("wasbs://c@a.blob.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t/x"),
+    ],
+)
+def test_places_that_may_meet_however_they_are_spelled(one: str, other: str) -> None:
+    assert may_meet(one, [other])
+    assert may_meet(other, ["file:/elsewhere", one])
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("file:/wh/t", "file:/wh/t2"),
+        ("file:/wh/t", "file:/wh/x/../u"),
+        ("hdfs://nn/wh/t", "hdfs://other/wh/t"),
+        ("s3://b/wh/t", "s3://c/wh/t"),
+        ("s3://b/wh/t", "hdfs://b/wh/t"),
+        ("/wh/t", "relative"),
+    ],
+)
+def test_places_that_do_not_meet(one: str, other: str) -> None:
+    assert not may_meet(one, [other])
+    assert not may_meet(other, [one])
+
+
+@given(st.lists(st.sampled_from(["a", "b"]), min_size=1), st.lists(st.sampled_from(["a", "b"]), min_size=1))
+def test_places_that_meet_may_meet(one: list[str], other: list[str]) -> None:
+    first, second = (f"s3://b/{'/'.join(steps)}" for steps in (one, other))
+    assert may_meet(first, [second]) == meets(first, [second])
