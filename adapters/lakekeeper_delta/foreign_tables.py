@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from lakekeeper.core.vacuum.path_guard import may_meet, same_place
+from lakekeeper.core.vacuum.path_guard import may_be_same, may_meet
 from lakekeeper.spark.catalogs import SESSION_CATALOG, places
 from lakekeeper.spi import TableName
 from lakekeeper_delta.file_ops import Links
@@ -72,7 +72,7 @@ def _in_catalog(log: Log, disk: Disk, name: TableName) -> list[str]:
     found = []
     for place in places(log.jvm, name.catalog or SESSION_CATALOG):
         location = place.location if ":" in place.location else disk.locator.default + place.location
-        own = place.provider == "delta" and same_place(location, disk.root)
+        own = place.provider == "delta" and may_be_same(location, disk.root)
         if not own and may_meet(location, [disk.root]):
             found.append(f"{place} at {location}")
     return found

@@ -18,7 +18,8 @@ import lakekeeper as lk
 from lakekeeper.core.units import HOUR_MS
 from lakekeeper.core.vacuum.vacuum_plan import Doomed
 from lakekeeper.errors import AdapterError, Conflict, Unsupported
-from lakekeeper_delta import reading
+from lakekeeper.spark.catalogs import Place
+from lakekeeper_delta import foreign_tables, reading
 from lakekeeper_delta.filesystem import Disk
 from lakekeeper_delta.reading import actions_of
 from lakekeeper_delta.storage import DeltaStorage
@@ -454,6 +455,21 @@ def test_other_tables_nearby(table: ByHand, tmp_path: Path) -> None:
     assert storage.foreign_tables() == sorted([*found, *around])
     assert storage.foreign_tables(["sub"]) == sorted([found[0], *around])
     assert storage.foreign_tables(["nowhere"]) == around
+
+
+def test_places_that_a_catalog_spells_in_another_way(table: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss L164, on Delta: the table's own name is no neighbour, however its folder is spelled."""
+    storage, above = table.scene.adapter().storage, f"file://{table.path.parent}"
+    listed = [
+        Place("spark_catalog", ("db",), "own", "delta", f"{above}//{table.path.name}"),
+        Place("spark_catalog", ("db",), "same", "delta", f"{above}/x/../{table.path.name}"),
+        Place("spark_catalog", ("db",), "beside", "delta", f"{above}/{table.path.name}2"),
+    ]
+    monkeypatch.setattr(foreign_tables, "places", lambda *_: listed)
+    assert storage.foreign_tables() == []
+    listed.append(Place("spark_catalog", ("db",), "inside", "parquet", f"{above}/./{table.path.name}//sub"))
+    [found] = storage.foreign_tables()
+    assert found.startswith("spark_catalog.db.inside at ")
 
 
 def test_file_names_that_look_like_a_file_status(table: ByHand) -> None:
