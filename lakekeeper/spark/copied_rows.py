@@ -114,5 +114,6 @@ def _key(value: Column, kind: DataType) -> Column:
     """The value itself where Spark groups by its bits, else its text: it takes 0.0 for -0.0, and groups no maps."""
     from pyspark.sql import types as T
 
-    plain = (T.IntegralType, T.DecimalType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+    # Not TIMESTAMP_NTZ: on Spark 3.5, a key that comes back from Python is a TIMESTAMP of the session's zone.
+    plain = (T.IntegralType, T.DecimalType, T.BooleanType, T.DateType, T.TimestampType)
     return value if isinstance(kind, (*plain, T.BinaryType)) else text_of(value, kind)
